@@ -99,6 +99,13 @@ impl Aggregate {
             (Some(one), Some(other)) => Some(one.merged(other)),
             (one, other) => one.or(other),
         };
+        sum.pinned += row.pinned;
+        for (reason, clients) in row.pinned_by_reason {
+            *sum.pinned_by_reason.entry(reason).or_default() += clients;
+        }
+        sum.pinned_us += row.pinned_us;
+        sum.waiting_for_pin += row.waiting_for_pin;
+        sum.pins.add(&row.pins);
         sum.counters.add(&row.counters);
     }
 

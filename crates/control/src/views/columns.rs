@@ -222,6 +222,42 @@ columns! {
         Id: int "id",
         Shard: int "shard",
         Pinned: text "pinned",
+        PinnedSince: text "pinned_since",
+    }
+}
+
+columns! {
+    /// The columns of SHOW PINS.
+    PinColumn {
+        Database: text "database",
+        User: text "user",
+        ClientId: int "client_id",
+        Addr: text "addr",
+        Port: int "port",
+        ApplicationName: text "application_name",
+        State: text "state",
+        Reasons: text "reasons",
+        Since: text "since",
+        Seconds: int "seconds",
+        ServerPid: int "server_pid",
+        Shard: int "shard",
+    }
+}
+
+columns! {
+    /// The columns of SHOW PIN_TOTALS.
+    PinTotalColumn {
+        Database: text "database",
+        User: text "user",
+        MaxPinned: int "max_pinned",
+        MaxPinnedAction: text "max_pinned_action",
+        Pinned: int "pinned",
+        Waiting: int "waiting",
+        Reasons: text "reasons",
+        Pins: numeric "pins",
+        PinnedUs: numeric "pinned_us",
+        Waits: numeric "waits",
+        Refused: numeric "refused",
     }
 }
 
@@ -277,6 +313,12 @@ pub const LISTS: TypedView<ListColumn> = TypedView::new("LISTS");
 
 /// SHOW SHARDS.
 pub const SHARDS: TypedView<ShardColumn> = TypedView::new("SHARDS");
+
+/// SHOW PINS.
+pub const PINS: TypedView<PinColumn> = TypedView::new("PINS");
+
+/// SHOW PIN_TOTALS.
+pub const PIN_TOTALS: TypedView<PinTotalColumn> = TypedView::new("PIN_TOTALS");
 
 /// SHOW SHARD_CLIENTS.
 pub const SHARD_CLIENTS: TypedView<SocketColumn> = TypedView::new("SHARD_CLIENTS");

@@ -39,6 +39,11 @@ fn pools() -> Listing {
             last_us: 61_000_000,
         }),
         counters,
+        pinned: 2,
+        pinned_by_reason: [("temporary", 2), ("cursor", 1)].into(),
+        pinned_us: 9,
+        waiting_for_pin: 1,
+        pins: messages::PinCounters { begun: 5, ended_us: 2, waited: 3, refused: 4 },
         ..PoolRow::default()
     }])
 }
@@ -68,6 +73,10 @@ fn sockets(subject: Subject) -> Listing {
         id: 31,
         shard: 3,
         pinned: "transaction",
+        pins: "temporary,cursor".into(),
+        pinned_since_us: 951_782_402_000_000,
+        pinned_us: 7_000_000,
+        server_pid: 4711,
         user: "ann".into(),
         database: "app".into(),
         state: "active",

@@ -12,6 +12,7 @@ mod example;
 mod fixed;
 mod internals;
 mod peers;
+mod pins;
 mod pools;
 mod queries;
 mod sockets;
@@ -28,9 +29,10 @@ use crate::statistics::Statistics;
 
 pub use columns::{
     CONFIG, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS,
-    ListColumn, POOLS, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn, QueryHistogramColumn,
-    QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn,
-    ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
+    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
+    QUERY_TEXTS, QueryColumn, QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS,
+    SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn,
+    TypedView, ViewColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -150,6 +152,11 @@ pub static VIEWS: &[View] = &[
         .different("counts Weir's own objects, which are fewer kinds than PgBouncer's"),
     whole("PEERS", peers::PEERS, &[], peers::peers),
     whole("PEER_POOLS", peers::POOLS, &[Subject::PeerPools], peers::pools),
+    typed_stream(PINS, &[Subject::Clients], pins::clients).own(
+        "clients that keep a server connection because of what their sessions hold: why, and since when",
+    ),
+    typed(PIN_TOTALS, &[Subject::Pools], pins::totals)
+        .own("such clients of each pool, by reason, and its max_pinned"),
     typed(POOLS, &[Subject::Pools], pools::rows),
     typed(QUERIES, &[Subject::Queries], queries::rows)
         .own("time of each kind of query, while track_queries is on"),
@@ -307,8 +314,26 @@ mod tests {
     fn sockets_say_where_they_live_and_what_pins_them() {
         for view in ["SHARD_CLIENTS", "SHARD_SERVERS"] {
             let rows = shown(&Harness::new().show(&format!("SHOW {view}"), &of_shards));
-            assert!(rows[0].ends_with("|31|3|transaction"), "{rows:?}");
+            assert!(rows[0].ends_with("|31|3|transaction|2000-02-29 00:00:02 UTC"), "{rows:?}");
         }
+    }
+
+    #[test]
+    fn pinned_clients_are_shown_one_by_one_and_for_each_pool() {
+        let rows = shown(&Harness::new().show("SHOW PINS", &of_shards));
+        let expected = "app|ann|31|127.0.0.1|5||active|temporary,cursor|2000-02-29 00:00:02 UTC|7|4711|3";
+        assert_eq!(rows, [expected]);
+        let rows = shown(&Harness::new().show("SHOW PIN_TOTALS", &of_shards));
+        assert_eq!(rows, ["app|ann|0|wait|2|1|cursor=1,temporary=2|5|9|3|4"]);
+        let free = |subject: Subject| match of_shards(subject) {
+            Listing::Sockets(rows) => Listing::Sockets(
+                rows.into_iter().map(|row| SocketRow { pinned_since_us: 0, ..row }).collect(),
+            ),
+            Listing::Pools(_) => Listing::Pools(vec![]),
+            other => other,
+        };
+        assert!(Harness::new().show("SHOW PINS", &free).is_empty());
+        assert!(Harness::new().show("SHOW PIN_TOTALS", &free).is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use telemetry::record::date_time;
 use super::columns::{SocketColumn, ViewColumn as _};
 use super::{ViewContext, int, seconds_and_rest, text};
 
-/// Columns of CLIENTS and SERVERS: those of SHARD_CLIENTS without the shard and the reason of a pin.
+/// Columns of CLIENTS and SERVERS: those of SHARD_CLIENTS without the shard, and the reason and beginning of a pin.
 pub(super) const COLUMNS: [Column; 21] = {
     let mut columns = [text(""); 21];
     columns.copy_from_slice(SocketColumn::COLUMNS.split_at(21).0);
@@ -44,7 +44,11 @@ pub(super) fn plain(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
 pub(super) fn with_location(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let with_location = |socket: &SocketRow| {
         let mut cells = row(socket);
-        cells.extend([Cell::from(u64::from(socket.shard)), Cell::from(socket.pinned)]);
+        let since = match socket.pinned_since_us {
+            0 => Cell::Null,
+            since_us => timestamp(since_us),
+        };
+        cells.extend([Cell::from(u64::from(socket.shard)), Cell::from(socket.pinned), since]);
         cells
     };
     context.aggregate.sockets.iter().map(with_location).collect()
@@ -99,7 +103,7 @@ fn row(socket: &SocketRow) -> Vec<Cell> {
 }
 
 /// A time as PgBouncer writes it.
-fn timestamp(wall_us: u64) -> Cell {
+pub(super) fn timestamp(wall_us: u64) -> Cell {
     format!("{} UTC", date_time(wall_us)).into()
 }
 
