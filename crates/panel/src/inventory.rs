@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use control::{
-    Budget, Cluster, DatabaseColumn, PoolColumn, ServerErrorColumn, ServerInfo, cluster_id, clusters,
+    Budget, Cluster, DatabaseColumn, PinTotalColumn, PoolColumn, ServerErrorColumn, ServerInfo, cluster_id,
+    clusters,
 };
 use serde::Serialize;
 use settings::{Config, Database, PoolMode};
@@ -69,6 +70,37 @@ pub(crate) struct PoolView {
     #[serde(skip_serializing_if = "Option::is_none")]
     server_error: Option<ServerErrorView>,
     live: PoolCounts,
+    pins: PoolPins,
+}
+
+/// Clients that keep a server connection because of what their sessions hold (`session_state = virtual`).
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct PoolPins {
+    /// How many may, of each user; 0 is no limit.
+    max_pinned: u32,
+    clients: u64,
+    /// Clients that wait because of `max_pinned`.
+    waiting: u64,
+    /// How many sessions hold what; one that holds several kinds of state counts for each.
+    by_reason: BTreeMap<String, u64>,
+}
+
+impl PoolPins {
+    fn add(&mut self, row: ViewRow<'_, PinTotalColumn>) {
+        self.clients += row.number(PinTotalColumn::Pinned);
+        self.waiting += row.number(PinTotalColumn::Waiting);
+        for (reason, clients) in reasons(row) {
+            *self.by_reason.entry(reason.to_owned()).or_default() += clients;
+        }
+    }
+}
+
+/// How many sessions of a pool hold what.
+pub(crate) fn reasons(row: ViewRow<'_, PinTotalColumn>) -> impl Iterator<Item = (&str, u64)> {
+    let text = row.text(PinTotalColumn::Reasons).unwrap_or_default();
+    text.split(',')
+        .filter_map(|part| part.split_once('='))
+        .filter_map(|(reason, clients)| Some((reason, clients.parse().ok()?)))
 }
 
 /// Why the server of a pool cannot be logged in to: no login has gone well since.
@@ -216,6 +248,7 @@ pub(crate) struct Inventory {
     live: HashMap<String, PoolCounts>,
     switches: HashMap<String, (bool, bool)>,
     errors: HashMap<String, ServerErrorView>,
+    pins: HashMap<String, PoolPins>,
     pools: ViewTable<PoolColumn>,
 }
 
@@ -225,6 +258,7 @@ impl Inventory {
         pools: ViewTable<PoolColumn>,
         databases: &ViewTable<DatabaseColumn>,
         failed: &ViewTable<ServerErrorColumn>,
+        pinned: &ViewTable<PinTotalColumn>,
     ) -> Inventory {
         let mut errors: HashMap<String, ServerErrorView> = HashMap::new();
         for row in failed.iter() {
@@ -245,7 +279,12 @@ impl Inventory {
             (name, (row.number(DatabaseColumn::Paused) > 0, row.number(DatabaseColumn::Disabled) > 0))
         };
         let switches = databases.iter().map(switch).collect();
-        Inventory { live, switches, errors, pools }
+        let mut pins: HashMap<String, PoolPins> = HashMap::new();
+        for row in pinned.iter() {
+            let name = row.text(PinTotalColumn::Database).unwrap_or_default().to_owned();
+            pins.entry(name).or_default().add(row);
+        }
+        Inventory { live, switches, errors, pins, pools }
     }
 
     /// A pool as the API shows it.
@@ -268,6 +307,10 @@ impl Inventory {
             disabled,
             server_error: self.error_of(&database.name).cloned(),
             live: self.live.get(&database.name).copied().unwrap_or_default(),
+            pins: PoolPins {
+                max_pinned: config.max_pinned(database, user),
+                ..self.pins.get(&database.name).cloned().unwrap_or_default()
+            },
         }
     }
 

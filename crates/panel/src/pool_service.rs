@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use control::{
-    Cluster, DATABASES, ExplainOutcome, POOLS, PoolChange, PoolOutcome, PoolSpec, SERVER_ERRORS, ServerInfo,
-    cluster_id, clusters,
+    Cluster, DATABASES, ExplainOutcome, PIN_TOTALS, POOLS, PoolChange, PoolOutcome, PoolSpec, SERVER_ERRORS,
+    ServerInfo, cluster_id, clusters,
 };
 use settings::Config;
 
@@ -43,12 +43,13 @@ impl PoolService {
     /// # Errors
     /// [`ControlError`].
     pub(crate) async fn inventory(&self) -> Result<Inventory, ControlError> {
-        let (pools, databases, failed) = tokio::try_join!(
+        let (pools, databases, failed, pinned) = tokio::try_join!(
             self.control_client.show(POOLS),
             self.control_client.show(DATABASES),
             self.control_client.show(SERVER_ERRORS),
+            self.control_client.show(PIN_TOTALS),
         )?;
-        Ok(Inventory::new(pools, &databases, &failed))
+        Ok(Inventory::new(pools, &databases, &failed, &pinned))
     }
 
     /// What the server of a cluster says of itself, if it can be asked.

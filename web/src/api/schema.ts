@@ -916,9 +916,12 @@ export interface components {
             database: string;
             /**
              * @description Why the client keeps its server outside of a request: `session`, `transaction`, `failed_transaction`, `copy`,
-             *     `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`; null if it does not.
+             *     `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`, or what its session holds: `temporary`, `cursor`,
+             *     `prepared`, `advisory_lock`, `listen`, `setting`, `library` or `unnamed_statement`; null if it does not.
              */
             pinned_reason: string | null;
+            /** @description RFC 3339; since when the session holds what keeps the client on its server; null if it does not. */
+            pinned_since: string | null;
             /** Format: int64 */
             port: number;
             /** Format: int64 */
@@ -1243,6 +1246,25 @@ export interface components {
          * @enum {string}
          */
         PoolOrigin: "panel" | "file";
+        /** @description Clients that keep a server connection because of what their sessions hold (`session_state = virtual`). */
+        PoolPins: {
+            /** @description How many sessions hold what; one that holds several kinds of state counts for each. */
+            by_reason: {
+                [key: string]: number;
+            };
+            /** Format: int64 */
+            clients: number;
+            /**
+             * Format: int32
+             * @description How many may, of each user; 0 is no limit.
+             */
+            max_pinned: number;
+            /**
+             * Format: int64
+             * @description Clients that wait because of `max_pinned`.
+             */
+            waiting: number;
+        };
         /** @description A pool. */
         PoolResponse: {
             pool: components["schemas"]["PoolView"];
@@ -1290,6 +1312,7 @@ export interface components {
             /** @description `panel` or `file`: whether Weir may write the file that it stands in. */
             origin: components["schemas"]["PoolOrigin"];
             paused: boolean;
+            pins: components["schemas"]["PoolPins"];
             server_error?: components["schemas"]["ServerErrorView"] | null;
             /**
              * Format: int32

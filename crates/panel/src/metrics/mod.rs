@@ -7,6 +7,7 @@
 mod exposition;
 mod family;
 mod gauges;
+mod pins;
 mod process;
 mod statistics;
 
@@ -14,8 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS, ListColumn, POOLS,
-    PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS, ListColumn,
+    PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn,
+    SocketColumn, TotalsColumn,
 };
 use settings::Config;
 
@@ -47,6 +49,7 @@ pub(crate) struct MetricTables {
     histograms: ViewTable<HistogramColumn>,
     errors: ViewTable<ErrorColumn>,
     shards: ViewTable<ShardColumn>,
+    pins: ViewTable<PinTotalColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -77,7 +80,7 @@ impl MetricsSource {
         let control_client = &*self.control_client;
         let process = tokio::task::spawn_blocking(process::read);
         // At once: the control thread wakes up once for all of them.
-        let (lists, databases, pools, totals, histograms, errors, shards, clients) = tokio::try_join!(
+        let (lists, databases, pools, totals, histograms, errors, shards, pins, clients) = tokio::try_join!(
             control_client.show(LISTS),
             control_client.show(DATABASES),
             control_client.show(POOLS),
@@ -85,6 +88,7 @@ impl MetricsSource {
             control_client.show(HISTOGRAMS),
             control_client.show(ERRORS),
             control_client.show(SHARDS),
+            control_client.show(PIN_TOTALS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -97,6 +101,7 @@ impl MetricsSource {
             histograms,
             errors,
             shards,
+            pins,
             clients,
             process,
             alerts,
@@ -123,6 +128,7 @@ impl MetricTables {
     /// Writes every metric, each family once.
     fn write(&self, page: &mut dyn MetricWriter, config: &Config, version: &str) {
         gauges::write(page, self, config, version);
+        pins::write(page, &self.pins);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

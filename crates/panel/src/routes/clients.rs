@@ -78,9 +78,13 @@ struct ConnectionRow {
     /// Version and cipher; empty without TLS.
     tls: String,
     /// Why the client keeps its server outside of a request: `session`, `transaction`, `failed_transaction`, `copy`,
-    /// `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`; null if it does not.
+    /// `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`, or what its session holds: `temporary`, `cursor`,
+    /// `prepared`, `advisory_lock`, `listen`, `setting`, `library` or `unnamed_statement`; null if it does not.
     #[schema(required)]
     pinned_reason: Option<String>,
+    /// RFC 3339; since when the session holds what keeps the client on its server; null if it does not.
+    #[schema(required)]
+    pinned_since: Option<String>,
 }
 
 /// A client's connection.
@@ -269,6 +273,7 @@ fn connection(row: ViewRow<'_, SocketColumn>) -> ConnectionRow {
         prepared_statements: row.number(SocketColumn::PreparedStatements),
         tls: row.owned(SocketColumn::Tls),
         pinned_reason: pinned(row).map(str::to_owned),
+        pinned_since: row.text(SocketColumn::PinnedSince).map(|since| rfc3339(Some(since))),
     }
 }
 

@@ -299,10 +299,12 @@ fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
         close_needed: server.close_when_free.is_some(),
         replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
         pinned: pinned::pinned_server(core, server),
+        pinned_since_us: pinned::client_of(core, server)
+            .and_then(pinned_since)
+            .map_or(0, |since_us| wall(core, since_us)),
         pins: String::new(),
-        server_pid: 0,
-        pinned_since_us: 0,
         pinned_us: 0,
+        server_pid: 0,
         link: server.client().and_then(|client| id_of(core, client)).unwrap_or(0),
         remote_pid: server.key.as_ref().map_or(0, |key| key.0),
         tls: server.tls.as_ref().map(|agreed| agreed.summary()).unwrap_or_default(),

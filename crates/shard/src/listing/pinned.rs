@@ -21,9 +21,14 @@ pub(crate) fn pinned_client(core: &Core, client: &Client) -> &'static str {
 
 /// Why this server is kept by its client; empty likewise.
 pub(crate) fn pinned_server(core: &Core, server: &Server) -> &'static str {
-    match server.client().and_then(|conn| core.conns.get(conn)) {
-        Some(Conn::Client(client)) => pinned(core, client, server),
-        _ => "",
+    client_of(core, server).map_or("", |client| pinned(core, client, server))
+}
+
+/// The client that has this server.
+pub(crate) fn client_of<'a>(core: &'a Core, server: &Server) -> Option<&'a Client> {
+    match core.conns.get(server.client()?) {
+        Some(Conn::Client(client)) => Some(client),
+        _ => None,
     }
 }
 
