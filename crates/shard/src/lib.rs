@@ -62,7 +62,7 @@ use state::ShardState;
 use tls_layer::TlsLayer;
 
 use crate::cancel::peers;
-use crate::link::{backpressure, internal_query, relay, server_end};
+use crate::link::{backpressure, internal_query, pins, relay, server_end};
 use crate::transfer::{export, import};
 
 /// One pool on a shard.
@@ -294,6 +294,7 @@ impl ShardState {
             client::Phase::Waiting(_) | client::Phase::Preparing(_) => {
                 client.request.held.extend_from_slice(bytes)
             }
+            client::Phase::PinRefused(_) => pins::refused_client_received(&mut self.core, conn, bytes),
             client::Phase::Startup { .. } => self.logins.startup(&mut self.core, conn, bytes),
             client::Phase::Login(_) => self.logins.login_message(&mut self.core, conn, bytes),
             client::Phase::AwaitingGreeting(_) => {

@@ -136,7 +136,7 @@ impl ShardState {
         if global.client_idle_timeout.is_zero() && !any_user {
             return;
         }
-        let idle = self.core.conns.ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::Linked(_))));
+        let idle = self.core.conns.ids(|conn| matches!(conn, Conn::Client(client) if matches!(client.phase, client::Phase::Idle | client::Phase::PinRefused(_) | client::Phase::Linked(_))));
         for conn in idle {
             let Some(client) = self.core.conns.client(conn) else { continue };
             let Some(local_pool) = self.core.local_pools.of(client.pool) else { continue };

@@ -42,6 +42,8 @@ pub(crate) enum Phase {
     Preparing(ConnId),
     /// It talks to this server.
     Linked(ConnId),
+    /// Its session could not be kept (`max_pinned`): it gets this error for its next request, and ends.
+    PinRefused(Box<str>),
     /// It talks to the console.
     Console(Box<ConsoleSession>),
     /// It sent a cancel request and waits for its end, and for the connection that is to carry it from this shard.
@@ -181,7 +183,7 @@ impl Client {
             Phase::Linked(_) | Phase::Preparing(_) | Phase::Console { .. } => "active",
             Phase::Waiting(_) | Phase::AwaitingGreeting(_) => "waiting",
             Phase::Idle if self.deferred_begin.is_some() => "deferred_begin",
-            Phase::Idle => "idle",
+            Phase::Idle | Phase::PinRefused(_) => "idle",
             Phase::Startup { .. } | Phase::Handshake { .. } | Phase::Login(_) => "login",
             Phase::CancelRequest(_) => "active_cancel_req",
             Phase::Closing => "closing",

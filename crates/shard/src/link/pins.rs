@@ -8,6 +8,7 @@ use messages::{ShardId, ShardMessage};
 use pool::PinUnit;
 use session::Pins;
 use wire::sqlstate;
+use wire::tag::frontend as tag;
 
 use crate::ConnId;
 use crate::client::held_pin::HeldPin;
@@ -89,7 +90,7 @@ pub(crate) fn import(core: &mut Core, conn: ConnId, since_us: u64) {
     client.pin = Some(Box::new(HeldPin::since(unit, since_us)));
 }
 
-/// It is known what the session of a client's server holds. False if that is one pin too many: both are closed.
+/// It is known what the session of a client's server holds. False if that is one pin too many: the server is closed, and the client with its next request.
 pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let now_us = core.now.mono_us;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return true };
@@ -116,7 +117,8 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
     true
 }
 
-/// What the client's session holds cannot be kept.
+/// What the client's session holds cannot be kept. Its server is closed; it gets the error as the answer to its next request, because
+/// drivers lose what comes between two requests when they find the connection closed.
 fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId, pins: Pins) {
     let Some(server) = core.conns.server(server_conn) else { return };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
@@ -126,7 +128,32 @@ fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId, pins: Pins)
     let text =
         format!("max_pinned ({limit}) reached: the session cannot keep its server connection ({reasons})");
     server_end::close_server(core, server_conn, CloseReason::PinRefused);
-    client_end::fail_client(core, client_conn, sqlstate::CONFIGURATION_LIMIT, &text);
+    let Some(client) = core.client(client_conn) else { return };
+    client.phase = Phase::PinRefused(text.into());
+    if !client.request.held.is_empty() {
+        return end_refused(core, client_conn);
+    }
+    backpressure::resume_client(core, client_conn);
+    if core.exporting.is_some() {
+        core.try_export(client_conn);
+    }
+}
+
+/// A client whose session could not be kept asks for something, or says that it ends.
+pub(crate) fn refused_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    match bytes.first() {
+        Some(&tag::TERMINATE) => client_end::disconnect_client(core, conn, "client close request"),
+        _ => end_refused(core, conn),
+    }
+}
+
+/// The client gets the error, and is closed.
+pub(crate) fn end_refused(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.client(conn) else { return };
+    if let Phase::PinRefused(text) = &client.phase {
+        let text = text.clone();
+        client_end::fail_client(core, conn, sqlstate::CONFIGURATION_LIMIT, &text);
+    }
 }
 
 /// The client counts no longer, if it did: its session holds nothing, or it is gone. One that waits gets its place.

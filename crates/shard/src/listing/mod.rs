@@ -395,6 +395,7 @@ fn count_client(row: &mut PoolRow, client: &Client) {
     match client.phase {
         client::Phase::Waiting(_) | client::Phase::AwaitingGreeting(_) => row.client_waiting += 1,
         client::Phase::Idle
+        | client::Phase::PinRefused(_)
         | client::Phase::Linked(_)
         | client::Phase::Preparing(_)
         | client::Phase::Console(_) => row.client_active += 1,

@@ -13,7 +13,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::console_session::PendingStatement;
 use crate::core::Core;
-use crate::link::{client_end, opening, server_end};
+use crate::link::{client_end, opening, pins, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::UsedBy;
@@ -114,6 +114,7 @@ fn export_client(core: &mut Core, conn: ConnId) {
         client::Phase::Console(session) if session.has_state() => return end_console(core, conn),
         client::Phase::Console(session) if session.role == messages::Role::Admin => Some("admin"),
         client::Phase::Console(_) => Some("stats"),
+        client::Phase::PinRefused(_) => return pins::end_refused(core, conn),
         client::Phase::Linked(server) => return export_pair(core, conn, *server),
         _ => None,
     };
