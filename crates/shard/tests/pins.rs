@@ -155,14 +155,15 @@ fn a_request_that_is_known_to_pin_waits_in_order_for_the_pin_of_another() {
 fn one_that_does_not_come_to_pin_gives_its_place_back() {
     let mut pinning = Pinning::new("max_pinned = 1");
     let client = pinning.world.client(&[]);
-    pinning.world.query(client, TEMP);
-    let server = pinning.server_with(TEMP).unwrap();
+    let declare = "declare c cursor with hold for select 1";
+    pinning.world.query(client, declare);
+    let server = pinning.server_with(declare).unwrap();
     assert_eq!(pinning.counts(), (1, 1), "before it is known what comes of it");
     let other = pinning.world.client(&[]);
     pinning.world.query(other, TEMP);
     assert!(pinning.is_waiting(other));
     let failed = message(|out| {
-        encode::error(out, "ERROR", "42P07", "relation \"t\" already exists");
+        encode::error(out, "ERROR", "42P03", "cursor \"c\" already exists");
         encode::ready(out, Status::Idle);
     });
     pinning.world.receive(server, &failed);
@@ -355,10 +356,15 @@ fn all_shards_have_one_budget_and_tell_each_other_when_a_pin_ends() {
     assert!(pinning.is_waiting(client));
     assert_eq!(pinning.shared.take_pin_requests(), 1, "the other shard sees that one waits here");
     drop(elsewhere);
+    let late = pinning.world.client(&[]);
+    pinning.world.query(late, TEMP);
+    assert!(pinning.is_waiting(late), "behind the one that has waited longer");
     let freed = ShardMessage::PermitFreed { database: "d".to_owned(), user: "u".to_owned() };
     pinning.world.event(Event::ShardMessage(freed));
     let server = pinning.server_with(TEMP).expect("it is notified");
+    assert!(pinning.is_waiting(late) && !pinning.world.paused.contains(&client));
     pinning.answered(server, "CREATE TABLE", &["t"]);
+    pinning.world.event(Event::HungUp { conn: late });
     pinning.shared.request_pin(1);
     pinning.world.shard_messages.clear();
     pinning.run(client, "drop table t", "DROP TABLE", &[]);
