@@ -112,7 +112,7 @@ fn audit_pin(core: &Core, own: ConnId, client: &client::Client, audit: &mut Audi
     let waits_for_server = matches!(client.phase, client::Phase::Waiting(position) if !position.is_for_pin());
     if client.pin.is_some() && server.is_none() && (since_us.is_some() || !waits_for_server) {
         audit.contradict(format!("client {own:?} is pinned and has no server"));
-    } else if is_linked && is_known && since_us.is_some() != !pins.is_empty() {
+    } else if is_linked && is_known && since_us.is_some() == pins.is_empty() {
         let text = format!("client {own:?} is pinned since {since_us:?} and its session holds {pins:?}");
         audit.contradict(text);
     }

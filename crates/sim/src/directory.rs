@@ -52,6 +52,9 @@ impl Names {
                 (name.clone(), shared.servers.taken())
             };
             counted.permits = inner.pools.iter().map(permits).collect();
+            let pins =
+                |(name, shared): (&(String, String), &Arc<SharedPool>)| (name.clone(), shared.pinned());
+            counted.pins = inner.pools.iter().map(pins).collect();
         });
         counted
     }

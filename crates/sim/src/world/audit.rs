@@ -111,6 +111,8 @@ fn difference(kept: &Audit, found: &Audit) -> Option<String> {
         unlike("clients and logins", &alone(kept), &alone(found))
     } else if without_zeros(&kept.permits) != without_zeros(&found.permits) {
         unlike("servers", &kept.permits, &found.permits)
+    } else if without_zeros(&kept.pins) != without_zeros(&found.pins) {
+        unlike("pinned clients", &kept.pins, &found.pins)
     } else if without_zeros(&kept.clients_of_databases) != without_zeros(&found.clients_of_databases) {
         unlike("clients of databases", &kept.clients_of_databases, &found.clients_of_databases)
     } else if without_zeros(&kept.clients_of_users) != without_zeros(&found.clients_of_users) {
@@ -130,6 +132,7 @@ fn sum(audits: &[Audit]) -> Audit {
         sum.clients += audit.clients;
         sum.unauthenticated += audit.unauthenticated;
         add(&mut sum.permits, &audit.permits);
+        add(&mut sum.pins, &audit.pins);
         add(&mut sum.clients_of_databases, &audit.clients_of_databases);
         add(&mut sum.clients_of_users, &audit.clients_of_users);
     }
