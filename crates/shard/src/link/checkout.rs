@@ -100,10 +100,10 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
         server.names_as_they_are = client.passes_names(&core.config, local_pool.pool.limits.mode);
         server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
         if local_pool.pool.limits.follows_sessions {
-            server.protocol.watch_relations(local_pool.relations.known());
             if client.pin.is_some() {
                 server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
             }
+            server.protocol.watch_relations(local_pool.relations.known());
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
