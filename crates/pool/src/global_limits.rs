@@ -1,4 +1,5 @@
-//! Counts for the limits that hold over all shards: atomics, touched only when a connection opens or closes.
+//! Counts for the limits that hold over all shards: atomics, touched only when a connection opens or closes, or a pin
+//! begins or ends.
 //!
 //! Owns counting exactly under concurrency. Never decides what to do when a limit is reached, and is never touched per
 //! transaction (a pool on one shard reads nothing here; a spread one reads one shared line when it releases a server).

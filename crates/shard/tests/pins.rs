@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use messages::{Command, ShardMessage};
+use messages::{Command, RequestId, ShardMessage, ShutdownMode};
 use pool::{PinUnit, PoolRegistry, SharedPool};
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -323,6 +323,22 @@ fn one_that_disconnects_while_it_waits_leaves_the_queue() {
     assert_eq!(pinning.counts(), (1, 1));
     pinning.world.event(Event::HungUp { conn: third });
     assert_eq!(pinning.counts(), (0, 0));
+}
+
+#[test]
+fn none_waits_where_the_shutdown_waits_for_servers_alone() {
+    let mut pinning = Pinning::new("max_pinned = 1");
+    pinning.pin();
+    let (waiting, late) = (pinning.world.client(&[]), pinning.world.client(&[]));
+    pinning.world.query(waiting, TEMP);
+    let mode = ShutdownMode::WaitForServers;
+    pinning.world.event(Event::Command(Command::Shutdown { request: RequestId(1), mode }));
+    pinning.world.query(late, TEMP);
+    for client in [waiting, late] {
+        assert!(pinning.world.text(client).contains("server shutting down"));
+        assert!(pinning.world.closed.contains(&client));
+    }
+    assert_eq!(pinning.counts(), (1, 1));
 }
 
 #[test]

@@ -19,11 +19,10 @@ use crate::core::Core;
 use crate::link::{backpressure, checkout, client_end, relay, server_end};
 use crate::local_pools::table::PoolId;
 
-/// The client asks for a server by a request that is known to pin, and waits before it is sent. `request` is empty if it is held.
+/// The client asks for a server by a request that is known to pin, and may not have one yet. `request` is empty if it is held.
 #[cold]
 #[inline(never)]
 pub(crate) fn waits(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
-    let (now_us, shard) = (core.now.mono_us, core.id.0);
     let Some(client) = core.conns.client_mut(conn) else { return false };
     let request = if request.is_empty() { &client.request.held } else { request };
     let names = client.request.statements.as_deref();
@@ -37,13 +36,23 @@ pub(crate) fn waits(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         client.pin = Some(Box::new(HeldPin::reserved(unit)));
         return false;
     }
+    if !client_end::client_must_disconnect(core, conn) {
+        enqueue(core, conn);
+    }
+    true
+}
+
+/// The client waits for a pin: it is not read any further.
+fn enqueue(core: &mut Core, conn: ConnId) {
+    let now_us = core.now.mono_us;
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    let Some(local_pool) = core.local_pools.of_mut(client.pool) else { return };
     local_pool.pins.waited += 1;
-    local_pool.pool.shared().request_pin(shard);
+    local_pool.pool.shared().request_pin(core.id.0);
     client.phase = Phase::Waiting(local_pool.pool.queue.join_for_pin(conn.0, now_us));
     client.wait_noted = false;
     client.request_us = now_us;
     backpressure::pause_client(core, conn);
-    true
 }
 
 /// Clients that wait for a pin get one, as long as there are any; they ask for a server then.
