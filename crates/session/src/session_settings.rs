@@ -10,20 +10,28 @@ use crate::reported::push_hex;
 /// The setting that SET ROLE changes.
 const ROLE: &str = "role";
 
-type NameAndValue = (Box<str>, Box<str>);
+/// Ends each name and each value; PostgreSQL has it in neither.
+const END: char = '\0';
 
-/// Names and values, sorted by name; each name once.
+/// Names and values, sorted by name; each name once. One allocation, however many they are: many clients have settings of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionSettings {
-    list: Option<Arc<[NameAndValue]>>,
+    /// Name, value, name, value …, each with its [`END`]. Not empty.
+    list: Option<Arc<str>>,
 }
 
 impl SessionSettings {
     /// Of names and values in any order; of equal names the last one counts.
     #[must_use]
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> SessionSettings {
-        let sorted: std::collections::BTreeMap<String, String> = pairs.into_iter().collect();
-        let list: Vec<_> = sorted.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let is_possible = |(name, value): &(String, String)| !name.contains(END) && !value.contains(END);
+        let sorted: std::collections::BTreeMap<String, String> =
+            pairs.into_iter().filter(is_possible).collect();
+        let mut list = String::new();
+        for text in sorted.iter().flat_map(|(name, value)| [name, value]) {
+            list.push_str(text);
+            list.push(END);
+        }
         SessionSettings { list: (!list.is_empty()).then(|| list.into()) }
     }
 
@@ -35,7 +43,8 @@ impl SessionSettings {
 
     /// Names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.list.iter().flat_map(|list| list.iter()).map(|(name, value)| (&**name, &**value))
+        let mut texts = self.list.as_deref().unwrap_or_default().split_terminator(END);
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 
     /// The value of a setting.
