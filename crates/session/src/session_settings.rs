@@ -47,6 +47,11 @@ impl SessionSettings {
         std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
     }
 
+    /// How long names and values are together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.as_deref().map_or(0, str::len)
+    }
+
     /// The value of a setting.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -205,6 +205,8 @@ pub struct SessionState {
     pub settings: SessionSettings,
     /// What was found and cannot move.
     pub pins: Pins,
+    /// Custom parameters are not among the settings, and will not be found again: PostgreSQL lists none that it is not asked for by name.
+    pub leaves_out_custom: bool,
 }
 
 /// The setting of SET ROLE, and its value where there is none.
@@ -231,7 +233,7 @@ const MAX_NAME_BYTES: usize = 127;
 const MAX_VALUE_BYTES: usize = 8 * 1024;
 
 /// All names and values of a client that are given to other servers; with more it keeps the one that has them.
-const MAX_BYTES: usize = 32 * 1024;
+pub(crate) const MAX_BYTES: usize = 32 * 1024;
 
 /// Which settings are asked for.
 #[derive(Clone, Debug)]
@@ -288,6 +290,7 @@ fn listed(names: &[&str]) -> String {
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
     let (mut pins, mut settings, mut bytes) = (Pins::default(), Vec::new(), 0);
+    let mut leaves_out_custom = false;
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
         if let Some((_, _, found, _)) = Kinds::ROWS.iter().find(|row| row.1.as_bytes() == kind) {
@@ -300,10 +303,13 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
                 bytes += name.len() + value.len();
                 settings.push((name, value));
             }
-            _ => pins.set(Pin::Settings, true),
+            (name, _) => {
+                pins.set(Pin::Settings, true);
+                leaves_out_custom |= name.is_some_and(|name| name.contains('.'));
+            }
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pins })
+    Some(SessionState { settings: SessionSettings::new(settings), pins, leaves_out_custom })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.
@@ -335,9 +341,18 @@ impl SessionState {
 
 /// What stands in a message and may be the name of a custom parameter: words with a dot.
 pub(crate) fn custom_names(message: &[u8]) -> impl Iterator<Item = &str> {
+    dotted_words(message).filter(|word| is_custom_name(word))
+}
+
+/// A word is too long to be the name of a custom parameter that is given to another server.
+pub(crate) fn has_long_name(message: &[u8]) -> bool {
+    dotted_words(message).any(|word| word.len() > MAX_NAME_BYTES)
+}
+
+fn dotted_words(message: &[u8]) -> impl Iterator<Item = &str> {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.');
     let words = message.split(move |byte| !is_part(byte));
-    words.filter_map(|word| std::str::from_utf8(word).ok()).filter(|word| is_custom_name(word))
+    words.filter(|word| word.contains(&b'.')).filter_map(|word| std::str::from_utf8(word).ok())
 }
 
 /// Custom parameters whose names stand in quotes behind SET, without the quotes: `SET "App"."Tenant"` sets what `SET app.tenant` does. Elsewhere quotes

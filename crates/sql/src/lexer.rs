@@ -143,7 +143,8 @@ impl<'a> Lexer<'a> {
     /// operator of the SQL standard has.
     fn operator(&mut self) -> Token<'a> {
         let bytes = self.rest.as_bytes();
-        let run = bytes.iter().position(|c| !is_operator(*c)).unwrap_or(bytes.len());
+        let most = bytes.len().min(MAX_OPERATOR_BYTES);
+        let run = bytes[..most].iter().position(|c| !is_operator(*c)).unwrap_or(most);
         let comment = |at: &usize| matches!(bytes[*at..], [b'-', b'-', ..] | [b'/', b'*', ..]);
         let mut length = (1..run).find(comment).unwrap_or(run);
         let is_own = bytes[..length].iter().any(|c| b"~!@#%^&|`?".contains(c));
@@ -188,6 +189,9 @@ impl<'a> Iterator for Lexer<'a> {
         Some(token)
     }
 }
+
+/// PostgreSQL has no longer operators (NAMEDATALEN); of a run of signs each may be a token, and is looked at so often at most.
+const MAX_OPERATOR_BYTES: usize = 64;
 
 /// What PostgreSQL's scanner skips, and other control characters, which it does not know.
 fn is_blank(c: char) -> bool {
@@ -263,6 +267,12 @@ mod tests {
         ] {
             assert_eq!(kinds(text), [(Kind::Value, text)], "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_run_of_signs_is_read_in_linear_time() {
+        let text = "+".repeat(1_000_000);
+        assert_eq!(Lexer::new(&text).count(), 1_000_000);
     }
 
     #[test]

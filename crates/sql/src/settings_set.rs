@@ -50,6 +50,9 @@ pub fn settings_set(text: &[u8]) -> SettingsSet {
     if names.is_empty() { SettingsSet::Local } else { SettingsSet::Named(names) }
 }
 
+/// How many names are told; more are unknown, and a text of any length is read in a time that grows with its length alone.
+const MOST_NAMES: usize = 64;
+
 /// Adds what this statement sets for the session; false if that is not known.
 fn add(statement: &Statement, names: &mut Vec<String>) -> bool {
     let mut note = |name: Option<&str>, scope: Option<Scope>| {
@@ -60,6 +63,9 @@ fn add(statement: &Statement, names: &mut Vec<String>) -> bool {
             if scope == Scope::Session && !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());
             }
+        }
+        if names.len() > MOST_NAMES {
+            return false;
         }
         scope == Scope::Session || !READ_BY.contains(&name)
     };
@@ -101,6 +107,8 @@ mod tests {
         ] {
             assert_eq!(settings_set(text.as_bytes()), expected, "{text}");
         }
+        let many: String = (0..=MOST_NAMES).map(|number| format!("set a{number} = 1;")).collect();
+        assert_eq!(settings_set(many.as_bytes()), SettingsSet::Unknown);
     }
 
     #[test]

@@ -113,7 +113,10 @@ impl ServerProtocol {
         let Some(state) = session_state::read(self.internal.take_result().into_rows()) else { return false };
         let kinds = self.session.unknown();
         if kinds.any(Kinds::SETTINGS) {
-            let known = self.known_settings(&state, tracked, default_params);
+            let (known, has_room) = self.known_settings(&state, tracked, default_params);
+            if !has_room || state.leaves_out_custom {
+                self.session.note_unlisted();
+            }
             if let Some(transcript) = self.session.transcript().filter(|_| state.pins.is_empty()) {
                 learned.learn(transcript, self.parameters.clone(), known.clone());
             }
@@ -123,25 +126,28 @@ impl ServerProtocol {
         true
     }
 
-    /// The parameters by this answer, which has all settings of the session or those that were asked for by name.
+    /// The parameters by this answer, which has all settings of the session or those that were asked for by name. False if they are more
+    /// than is kept for a client.
     fn known_settings(
         &self,
         state: &SessionState,
         tracked: &Tracked,
         default_params: &Parameters,
-    ) -> Parameters {
+    ) -> (Parameters, bool) {
         if self.names_to_ask().is_none() {
             let mut known = default_params.clone();
             let others = state.settle(&mut known, tracked);
             known.set_others(others);
-            return known;
+            return (known, true);
         }
         let mut known = self.parameters.clone();
         let found = state.settle(&mut known, tracked);
         let asked = self.session.set_names().unwrap_or_default();
         let kept = self.parameters.others().without(asked);
-        known.set_others(found.over(&kept));
-        known
+        let all = found.over(&kept);
+        let has_room = all.bytes() <= session_state::MAX_BYTES;
+        known.set_others(if has_room { all } else { kept });
+        (known, has_room)
     }
 
     /// The same where nothing was run but settings that the server reports, or whose result was learned before: the server need not be

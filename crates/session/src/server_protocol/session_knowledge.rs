@@ -63,6 +63,8 @@ pub(crate) struct SessionKnowledge {
     has_changed_schema: bool,
     /// Custom parameters that may have been set.
     names: Vec<Box<str>>,
+    /// Custom parameters were set whose names are not kept: PostgreSQL lists none that it is not asked for by name.
+    has_unlisted: bool,
     transcript: Transcript,
 }
 
@@ -189,7 +191,7 @@ impl SessionKnowledge {
         }
         (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
         (self.set, self.transcript) = (SetNames::Any, Transcript::More);
-        self.note_names(message);
+        self.note_names(message); // Those that are too many reach nobody else: `called_by`.
     }
 
     /// A message may take or release advisory locks, and changes nothing else.
@@ -209,11 +211,18 @@ impl SessionKnowledge {
         }
         match sql::settings_set(text) {
             sql::SettingsSet::Local => return,
-            sql::SettingsSet::Named(names) => self.set.add(names),
-            sql::SettingsSet::Unknown => self.set = SetNames::Any,
+            sql::SettingsSet::Named(names) => {
+                for name in names.iter().filter(|name| name.contains('.')) {
+                    self.has_unlisted |= !session_state::is_custom_name(name) || !self.note_name(name);
+                }
+                self.set.add(names);
+            }
+            sql::SettingsSet::Unknown => {
+                self.set = SetNames::Any;
+                self.has_unlisted |= !self.note_names(message);
+            }
         }
         self.reasons.unknown = self.reasons.unknown.and(Kinds::SETTINGS);
-        self.note_names(message);
         self.add_to_transcript(message);
     }
 
@@ -224,7 +233,7 @@ impl SessionKnowledge {
             self.set = SetNames::Any; // Noted before the last answer.
         }
         self.reasons.unknown = self.reasons.unknown.and(Kinds::SETTINGS);
-        self.note_names(message);
+        self.has_unlisted |= !self.note_names(message);
         self.add_to_transcript(message);
     }
 
@@ -274,18 +283,23 @@ impl SessionKnowledge {
         }
     }
 
-    /// A message names what it sets, if it is executed.
+    /// A message names what it sets, if it is executed. False if not all names could be kept.
     #[cold]
-    pub(crate) fn note_names(&mut self, message: &[u8]) {
-        session_state::custom_names(message).for_each(|name| self.note_name(name));
-        session_state::quoted_custom_names(message).for_each(|name| self.note_name(&name));
+    pub(crate) fn note_names(&mut self, message: &[u8]) -> bool {
+        let all_plain = session_state::custom_names(message).all(|name| self.note_name(name));
+        let all_quoted = session_state::quoted_custom_names(message).all(|name| self.note_name(&name));
+        all_plain && all_quoted && !session_state::has_long_name(message)
     }
 
-    fn note_name(&mut self, name: &str) {
-        let is_known = self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if self.names.len() < MAX_NAMES && !is_known {
+    fn note_name(&mut self, name: &str) -> bool {
+        if self.names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return true;
+        }
+        let has_room = self.names.len() < MAX_NAMES;
+        if has_room {
             self.names.push(name.to_ascii_lowercase().into());
         }
+        has_room
     }
 
     /// A command has ended, with this tag.
@@ -347,8 +361,14 @@ impl SessionKnowledge {
         self.names.iter().map(|name| &**name)
     }
 
+    /// Of what PostgreSQL has answered, the names of custom parameters are not kept.
+    pub(crate) fn note_unlisted(&mut self) {
+        self.has_unlisted = true;
+    }
+
     /// PostgreSQL has answered what there is of these kinds.
-    pub(crate) fn answered(&mut self, kinds: Kinds, pins: Pins) {
+    pub(crate) fn answered(&mut self, kinds: Kinds, mut pins: Pins) {
+        pins.set(Pin::Settings, pins.has(Pin::Settings) || self.has_unlisted);
         // It may not be followed any more, since it was asked for.
         if self.is_followed {
             self.reasons.pins.replace(kinds, pins);
@@ -458,6 +478,20 @@ mod tests {
         assert_eq!((knowledge.unknown(), knowledge.set_names().map(<[_]>::len)), (Kinds::SETTINGS, Some(2)));
         knowledge.note_command(b"ROLLBACK\0");
         assert_eq!(knowledge.set_names(), None);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_asked_for_by_name_keep_the_client() {
+        let many: String = (0..65).map(|number| format!("set a.b{number} = 1;")).collect();
+        let long = format!("select set_config('a.{}', '1', false)", "b".repeat(200));
+        for text in [many.as_str(), &long, "set \"\u{e4}\".b = 1"] {
+            let mut knowledge = followed();
+            knowledge.note_settings(text.as_bytes(), text.as_bytes());
+            knowledge.answered(Kinds::SETTINGS, Pins::default());
+            knowledge.note_hidden(7, b"select f()");
+            knowledge.answered(Kinds::ALL, Pins::default());
+            assert_eq!(knowledge.pin(), Some(Pin::Settings), "{text}");
+        }
     }
 
     #[test]
