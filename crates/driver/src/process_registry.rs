@@ -3,6 +3,7 @@
 //! Asked once per shard and name, so one lock is enough. Never touched per transaction.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -128,8 +129,14 @@ impl PoolRegistry for ProcessRegistry {
         u16::try_from(self.busy_percent.len()).unwrap_or(u16::MAX)
     }
 
-    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
-        self.cancel_keys().insert(key, (shard, place));
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) -> bool {
+        match self.cancel_keys().entry(key) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert((shard, place));
+                true
+            }
+        }
     }
 
     fn forget_cancel_key(&self, key: CancelKeyPrefix) {

@@ -195,8 +195,8 @@ pub trait PoolRegistry: Send + Sync {
     fn busy_percent(&self, shard: u16) -> u32;
     /// Reports how busy a shard is.
     fn set_busy_percent(&self, shard: u16, percent: u32);
-    /// The client with this cancel key is on this shard, with this connection number.
-    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32);
+    /// The client with this cancel key is on this shard, with this connection number. False: another client has the key.
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) -> bool;
     /// That client has disconnected.
     fn forget_cancel_key(&self, key: CancelKeyPrefix);
     /// Shard and connection number of the client with this key.

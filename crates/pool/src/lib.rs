@@ -9,6 +9,7 @@
 //! let limits = Limits {
 //!     mode: PoolMode::Transaction,
 //!     follows_sessions: false,
+//!     assigns_at_login: false,
 //!     defers_begin: false,
 //!     max_pinned: 0,
 //!     waits_for_pin: false,

@@ -23,6 +23,8 @@ pub struct Limits {
     pub mode: PoolMode,
     /// Session state follows the clients (`session_state`).
     pub follows_sessions: bool,
+    /// Clients get their servers at login, and with them the process ids of these (`assign_server_at_login`).
+    pub assigns_at_login: bool,
     /// A plain BEGIN is sent with the next request (`deferred_begin`).
     pub defers_begin: bool,
     /// `max_pinned`; 0 is no limit.
@@ -335,6 +337,7 @@ pub(crate) mod tests {
     pub(crate) fn limits(pool_size: u32) -> Limits {
         Limits {
             follows_sessions: false,
+            assigns_at_login: false,
             defers_begin: false,
             max_pinned: 0,
             waits_for_pin: false,

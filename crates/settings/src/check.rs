@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::choice::PoolMode;
+use crate::codec::Boolean;
 use crate::files::Files;
 use crate::finding::{Finding, Severity};
 use crate::raw_config::{Assignment, RawConfig, Section};
 use crate::table::{Compat, SettingInfo};
+use crate::value::Codec;
 use crate::{Config, connstr, database, global, user};
 
 /// The result of a check.
@@ -38,10 +41,12 @@ pub fn check(files: &dyn Files, path: &str) -> CheckReport {
     let assignments = || raw.assignments.iter().chain(pools.clone());
     let mut differences: Vec<Finding> = assignments().flat_map(differences).collect();
     differences.extend(kept_sessions(assignments()));
+    let assigning: Vec<Assignment> = assignments().filter(|one| assigns(one)).cloned().collect();
     let repeated = repeated(&raw.assignments);
     let (config, mut findings) = match raw.config(files, &[], None) {
         Ok(config) => {
-            let warnings = config.warnings.clone();
+            let mut warnings = config.warnings.clone();
+            warnings.extend(idle_assignments(&config, &assigning));
             (Some(Arc::new(config)), warnings)
         }
         Err(findings) => (None, findings),
@@ -86,6 +91,45 @@ fn kept_sessions<'a>(assignments: impl Iterator<Item = &'a Assignment> + Clone) 
         pairs.iter().any(is_shared) && !has(&pairs, "session_state")
     });
     concerned.map(|assignment| Finding::warning(&assignment.at, WHY.to_owned())).collect()
+}
+
+/// Turns `assign_server_at_login` on.
+fn assigns(assignment: &Assignment) -> bool {
+    const NAME: &str = "assign_server_at_login";
+    let turns_on = |value: &str| Boolean::read(value).is_ok_and(|on| on);
+    match assignment.section {
+        Section::Pgbouncer => assignment.key == NAME && turns_on(&assignment.value),
+        Section::Databases | Section::Users => {
+            let pairs = connstr::pairs(&assignment.value).unwrap_or_default();
+            pairs.iter().any(|(key, value)| *key == NAME && turns_on(value))
+        }
+        Section::Peers => false,
+    }
+}
+
+/// Which of these assignments, each of which turns `assign_server_at_login` on, are for pools of which none is in session
+/// pooling.
+fn idle_assignments(config: &Config, assigning: &[Assignment]) -> Vec<Finding> {
+    const TEXT: &str = "assign_server_at_login has no effect in transaction and statement pooling";
+    let is_session = |mode: Option<PoolMode>| mode == Some(PoolMode::Session);
+    let global = is_session(Some(config.global.pool_mode));
+    let by_user = config.users.values().any(|user| is_session(user.pool_mode));
+    let by_database =
+        config.databases.values().chain(&config.fallback).any(|database| is_session(database.pool_mode));
+    let has_effect = |assignment: &&Assignment| match assignment.section {
+        Section::Databases => {
+            let named = config.databases.get(&assignment.key).or(config.fallback.as_ref());
+            let own = named.and_then(|database| database.pool_mode);
+            by_user || is_session(own) || own.is_none() && global
+        }
+        Section::Users => {
+            let own = config.users.get(&assignment.key).and_then(|user| user.pool_mode);
+            is_session(own) || own.is_none() && (global || by_database)
+        }
+        Section::Pgbouncer | Section::Peers => global || by_user || by_database,
+    };
+    let idle = assigning.iter().filter(|assignment| !has_effect(assignment));
+    idle.map(|assignment| Finding::warning(&assignment.at, TEXT.to_owned())).collect()
 }
 
 /// How an assignment behaves differently from PgBouncer.
@@ -149,6 +193,25 @@ mod tests {
         );
         assert_eq!(differences("[pgbouncer]\npool_mode = transaction\nsession_state = virtual"), [""; 0]);
         assert_eq!(differences("[databases]\na = host=h pool_mode=transaction session_state=off"), [""; 0]);
+    }
+
+    #[test]
+    fn servers_at_login_without_session_pooling_are_reported() {
+        let lines = |text: &str| reported(text).0;
+        let idle = |line: u32| {
+            format!("w.ini:{line}: assign_server_at_login has no effect in transaction and statement pooling")
+        };
+        let shared = "[pgbouncer]\nsession_state = virtual\npool_mode = transaction\n";
+        let on = "assign_server_at_login = 1\n";
+        assert_eq!(lines(&format!("{shared}{on}")), [idle(4)]);
+        assert_eq!(lines(&format!("{shared}{on}[databases]\na = host=h pool_mode=session")), [""; 0]);
+        assert_eq!(lines(&format!("{shared}{on}[users]\na = pool_mode=session")), [""; 0]);
+        assert_eq!(lines(&format!("[pgbouncer]\n{on}")), [""; 0], "the default is session pooling");
+        let entry = "[databases]\na = host=h pool_mode=statement assign_server_at_login=1\n* = assign_server_at_login=yes\n";
+        assert_eq!(lines(&format!("{entry}[pgbouncer]\npool_mode = session")), [idle(2)]);
+        let users = "[users]\nu = assign_server_at_login=1\nv = assign_server_at_login=1 pool_mode=transaction\nw = assign_server_at_login=0\n";
+        assert_eq!(lines(&format!("{shared}{users}")), [idle(5), idle(6)]);
+        assert_eq!(lines(&format!("{shared}{users}[databases]\na = host=h pool_mode=session")), [idle(6)]);
     }
 
     #[test]

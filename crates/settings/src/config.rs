@@ -121,6 +121,13 @@ impl Config {
         action.unwrap_or(self.global.max_pinned_action)
     }
 
+    /// Clients of a pool get their servers at login.
+    pub fn assigns_at_login(&self, database: &Database, user: Option<&User>) -> bool {
+        let assigns = user.and_then(|user| user.assign_server_at_login).or(database.assign_server_at_login);
+        self.pool_mode(database, user) == PoolMode::Session
+            && assigns.unwrap_or(self.global.assign_server_at_login)
+    }
+
     /// A plain BEGIN of clients of a pool is sent with their next request.
     pub fn defers_begin(&self, database: &Database, user: Option<&User>) -> bool {
         let deferred = user.and_then(|user| user.deferred_begin).or(database.deferred_begin);

@@ -44,6 +44,8 @@ pub struct Database {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of session state; `None` follows the global setting.
     pub session_state: Option<SessionState>,
+    /// Whether clients get a server at login; `None` follows the global setting.
+    pub assign_server_at_login: Option<bool>,
     /// Whether a plain BEGIN waits for the next request; `None` follows the global setting.
     pub deferred_begin: Option<bool>,
     /// Clients of a pool that may keep a server; `None` follows the global setting.
@@ -93,6 +95,7 @@ impl Database {
             query_wait_timeout: None,
             pool_mode: None,
             session_state: None,
+            assign_server_at_login: None,
             deferred_begin: None,
             max_pinned: None,
             max_pinned_action: None,
@@ -156,6 +159,7 @@ rows! {
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
     session_state: Inherited<SessionState>, unset, Reload, "What becomes of what clients leave in their sessions; unless given, the global session_state.", own;
+    assign_server_at_login: Inherited<Boolean>, unset, Reload, "Session pooling: gives clients their server connections at login; unless given, the global assign_server_at_login.", own;
     deferred_begin: Inherited<Boolean>, unset, Reload, "Sends a plain BEGIN with the client's next request; unless given, the global deferred_begin.", own;
     max_pinned: InheritedLimit, unset, Reload, "Clients of a pool that may keep a server connection because of their sessions; unless given, the global max_pinned.", own;
     max_pinned_action: Inherited<PinAction>, unset, Reload, "What becomes of a client while max_pinned is reached; unless given, the global max_pinned_action.", own;

@@ -19,6 +19,8 @@ pub struct User {
     pub pool_mode: Option<PoolMode>,
     /// What becomes of session state.
     pub session_state: Option<SessionState>,
+    /// Whether clients get a server at login.
+    pub assign_server_at_login: Option<bool>,
     /// Whether a plain BEGIN waits for the next request.
     pub deferred_begin: Option<bool>,
     /// Clients of each of the user's pools that may keep a server.
@@ -54,6 +56,7 @@ rows! {
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
     session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;
+    assign_server_at_login: Inherited<Boolean>, "Session pooling: gives clients their server connections at login; wins over the database's.", own;
     deferred_begin: Inherited<Boolean>, "Sends a plain BEGIN with the client's next request; wins over the database's.", own;
     max_pinned: InheritedLimit, "Clients of each of the user's pools that may keep a server connection because of their sessions; wins over the database's.", own;
     max_pinned_action: Inherited<PinAction>, "What becomes of a client while max_pinned is reached; wins over the database's.", own;

@@ -56,6 +56,16 @@ impl Key {
         self.0.first_chunk().copied().unwrap_or_default()
     }
 
+    /// The same with another process id.
+    pub(crate) fn with_process_id(&self, process_id: u32) -> Key {
+        Key::new(process_id, self.secret())
+    }
+
+    /// Its process id may be that of a server process; none that is made here is.
+    pub(crate) fn may_be_of_server(&self) -> bool {
+        self.process_id() <= SERVER_PROCESS_ID_MAX
+    }
+
     /// The process of the group that made it; None if none can have.
     pub(crate) fn peer(&self) -> Option<u32> {
         let [_, low, high, ..] = self.short();
@@ -71,7 +81,7 @@ impl Key {
     }
 
     /// The key before it was forwarded for the first time.
-    fn whole(mut self, peer_id: u32) -> Key {
+    pub(crate) fn whole(mut self, peer_id: u32) -> Key {
         if let Some(last) = self.0.last_mut().filter(|_| peer_id > 0) {
             *last |= HOPS;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pool::OpenFor;
 use session::replication::Kind;
-use session::{ServerLogin, ServerProtocol};
+use session::{ServerInfo, ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use tls::NegotiatedTls;
 
@@ -90,6 +90,8 @@ pub(crate) struct Server {
     pub(crate) protocol: ServerProtocol,
     /// It is for one client alone.
     pub(crate) dedicated: Option<Dedicated>,
+    /// What it reported at login, where its clients are told that at theirs (`assign_server_at_login`).
+    pub(crate) info: Option<Box<ServerInfo>>,
     /// The error that a query of Weir's own got.
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.

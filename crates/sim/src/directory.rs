@@ -124,8 +124,14 @@ impl PoolRegistry for Names {
         self.shards
     }
 
-    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
-        self.with(|inner| inner.cancel_keys.insert(key, (shard, place)));
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) -> bool {
+        self.with(|inner| {
+            let is_free = !inner.cancel_keys.contains_key(&key);
+            if is_free {
+                inner.cancel_keys.insert(key, (shard, place));
+            }
+            is_free
+        })
     }
 
     fn forget_cancel_key(&self, key: CancelKeyPrefix) {

@@ -249,15 +249,6 @@ pub(crate) fn check_cancel_conn_deadline(core: &mut Core, conn: ConnId) {
     drop_waiting(core, conn);
 }
 
-/// From now on the client is found by this key.
-pub(crate) fn keep_cancel_key(core: &mut Core, conn: ConnId, key: Key) {
-    let prefix = key.prefix(core.config.global.peer_id);
-    let Some(client) = core.client(conn) else { return };
-    client.cancel_key = key;
-    client.cancel_key_prefix = Some(prefix);
-    core.pool_registry.keep_cancel_key(prefix, core.id.0, conn.0);
-}
-
 /// Where the client with this key is.
 fn shard_of_key(core: &Core, key: &Key) -> Option<ShardId> {
     let prefix = key.prefix(core.config.global.peer_id);

@@ -86,6 +86,8 @@ pub(crate) struct Client {
     pub(crate) send_buffer_full: bool,
     /// It has closed its side; seen while it was not read.
     pub(crate) half_closed: bool,
+    /// It gets its greeting as soon as its server is like it (`assign_server_at_login`).
+    pub(crate) greeting_due: bool,
     /// It got the notice that it is queued (`query_wait_notify`).
     pub(crate) wait_noted: bool,
     pub(crate) since_us: u64,
@@ -143,6 +145,7 @@ impl Client {
             dedicated_request: None,
             counted: Counted::default(),
             login_bytes: 0,
+            greeting_due: false,
             paused: false,
             send_buffer_full: false,
             half_closed: false,

@@ -13,7 +13,7 @@ use crate::administration::PendingKind;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
-use crate::link::{checkout, client_end, internal_query, opening, permits, pins, server_end};
+use crate::link::{checkout, client_end, greet, internal_query, opening, permits, pins, server_end};
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::table::PoolId;
 use crate::servers::hosts;
@@ -336,6 +336,7 @@ impl ShardState {
         } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
+        greet::send_greetings(&mut self.core, index);
         pins::serve(&mut self.core, index);
         opening::serve_or_open(&mut self.core, index);
     }

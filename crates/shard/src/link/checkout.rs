@@ -11,8 +11,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, opening, parameters, pins, relations,
-    relay, server_end, session_state, shuffle,
+    backpressure, client_end, first_message, greet, internal_query, login_server, opening, parameters, pins,
+    relations, relay, server_end, session_state, shuffle,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -118,6 +118,11 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     Some(server_conn)
 }
 
+/// Links a client that logs in. False: its server is made like it first ([`prepared`]), or it has failed.
+pub(crate) fn link_at_login(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    link_or_prepare(core, client_conn, server_conn).is_some()
+}
+
 /// The server has its client's parameters now.
 pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     let now_us = core.now.mono_us;
@@ -128,6 +133,10 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
     server.phase = server::Phase::Linked(client_conn);
     (client.request_us, server.query_us) = (now_us, now_us);
     session_state::deliver_notifications(core, server_conn, client_conn);
+    let Some(client) = core.client(client_conn) else { return };
+    if client.greeting_due && !login_server::greet(core, client_conn, server_conn) {
+        return;
+    }
     let Some(client) = core.client(client_conn) else { return };
     let wants_nothing = client.request.held.is_empty();
     backpressure::resume_client(core, client_conn);
@@ -306,7 +315,10 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
         if core.conns.find_internal_client(client_conn).is_some() {
             return internal_query::serve_internal_client(core, client_conn, server_conn);
         }
-        match core.client(client_conn).map(|client| &client.phase) {
+        match core.conns.client(client_conn).map(|client| &client.phase) {
+            Some(client::Phase::AwaitingGreeting(_)) if login_server::is_on(core, pool_id) => {
+                return login_server::assign(core, client_conn, server_conn, waiter.since_us);
+            }
             Some(client::Phase::AwaitingGreeting(_)) => greet::send_greeting(core, client_conn),
             Some(client::Phase::Waiting(_)) => {
                 return serve(core, client_conn, server_conn, waiter.since_us);

@@ -9,7 +9,7 @@ use telemetry::Level;
 
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{client_end, greet, opening, relay, server_end};
+use crate::link::{cancel_keys, client_end, greet, login_server, opening, relay, server_end};
 use crate::server::Dedicated;
 use crate::{ConnId, client, server};
 
@@ -45,6 +45,9 @@ pub(crate) fn dedicated_ready(core: &mut Core, conn: ConnId, info: &ServerInfo, 
         local_pool.pool.queue.leave(position);
         local_pool.assigned(wait_us);
         local_pool.last_used_us = now_us;
+    }
+    if login_server::is_on(core, pool_id) {
+        cancel_keys::take_process_id(core, client_conn, conn);
     }
     greet::send_own_greeting(core, client_conn, info);
     if !behind.is_empty() {

@@ -11,9 +11,12 @@ use crate::link::first_message;
 use crate::local_pools::table::PoolId;
 use crate::{Action, ConnId};
 
-/// Sends the greeting to every client of this pool that waits for it.
+/// Sends the greeting to every client of this pool that waits for it, unless each waits for a server of its own.
 pub(crate) fn send_greetings(core: &mut Core, pool_id: PoolId) {
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    if local_pool.pool.limits.assigns_at_login || local_pool.server_greeting.is_none() {
+        return;
+    }
     let waiting: Vec<ConnId> = local_pool.waiting().collect();
     for conn in waiting {
         // Internal clients wait there too.

@@ -3,6 +3,7 @@
 //! Functions of the core: none knows an owner above it. What has to be done by one is left as an effect.
 
 pub(crate) mod backpressure;
+pub(crate) mod cancel_keys;
 pub(crate) mod checkout;
 pub(crate) mod client_end;
 pub(crate) mod dedicated;
@@ -10,6 +11,7 @@ pub(crate) mod deferred_begin;
 pub(crate) mod first_message;
 pub(crate) mod greet;
 pub(crate) mod internal_query;
+pub(crate) mod login_server;
 pub(crate) mod opening;
 pub(crate) mod parameters;
 pub(crate) mod permits;

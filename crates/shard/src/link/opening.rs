@@ -134,6 +134,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         phase: Phase::Connecting,
         protocol: ServerProtocol::new(Parameters::unknown(tracked)),
         dedicated: None,
+        info: None,
         internal_error: None,
         key: None,
         unsent: false,

@@ -138,6 +138,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
     Limits {
         mode: config.pool_mode(database, user),
         follows_sessions: config.follows_sessions(database, user),
+        assigns_at_login: config.assigns_at_login(database, user),
         defers_begin: config.defers_begin(database, user),
         max_pinned,
         waits_for_pin: max_pinned > 0

@@ -20,9 +20,9 @@ use crate::client::{DedicatedRequest, Phase};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::effects::{Effect, TlsRequest};
-use crate::link::{client_end, greet, opening};
+use crate::link::{cancel_keys, client_end, greet, opening};
 use crate::login::{Logins, client_tls, counting, method};
-use crate::{Action, ClientMove, ConnId, cancel, pools};
+use crate::{Action, ClientMove, ConnId, pools};
 
 impl Logins {
     /// The client is authenticated. Finds its pool and the shard that has it.
@@ -94,8 +94,12 @@ impl Logins {
         let mut secret = [0; LONG];
         let secret = &mut secret[..secret_length(peer_id, minor >= Version::V3_2.minor)];
         core.entropy.fill(secret);
-        let key = self.keys.make(peer_id, secret, || core.process.next_cancel_number());
-        cancel::keep_cancel_key(core, conn, key);
+        // A process id that is given for the second time, after all others, may still be in use.
+        while !cancel_keys::register(
+            core,
+            conn,
+            self.keys.make(peer_id, secret, || core.process.next_cancel_number()),
+        ) {}
     }
 
     /// Settings may have changed during authentication, and a login can be drawn out: what refuses a connection at
@@ -150,7 +154,9 @@ impl Logins {
             Some(_) => local_pool.pool.queue.join_dedicated(conn.0, now_us),
             None => local_pool.pool.queue.join(conn.0, now_us),
         };
-        let server_greeting = local_pool.server_greeting.is_some() && startup_request.replication.is_none();
+        let server_greeting = local_pool.server_greeting.is_some()
+            && startup_request.replication.is_none()
+            && !local_pool.pool.limits.assigns_at_login;
         let Some(client) = core.conns.client_mut(conn) else { return };
         client.pool = Some(pool_id);
         client.phase = Phase::AwaitingGreeting(position);

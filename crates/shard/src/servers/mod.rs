@@ -114,6 +114,9 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         ServerProtocol::new(local_pool.default_params.clone()).with_catalog(local_pool.catalog());
     server.phase = Phase::AwaitingCancel;
     server.request_us = now.mono_us;
+    if local_pool.pool.limits.assigns_at_login {
+        server.keep_info(&info);
+    }
     let backend = info.key.as_ref().map_or(0, |key| key.0);
     local_pool.server_greeting = Some(ServerGreeting::new(info));
     local_pool.server_error = None;

@@ -21,7 +21,8 @@ use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
-    backpressure, checkout, client_end, first_message, greet, opening, permits, pins, relay, server_end,
+    backpressure, cancel_keys, checkout, client_end, first_message, greet, opening, permits, pins, relay,
+    server_end,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -30,7 +31,7 @@ use crate::takeover::fields::{Fields, pair};
 use crate::takeover::{Export, Import, field};
 use crate::transfer::export::target_text;
 use crate::transfer::statements;
-use crate::{Action, ConnId, Peer, cancel, client, pending, pools, server};
+use crate::{Action, ConnId, Peer, client, pending, pools, server};
 
 /// Statement numbers of one shard and one process; the next process counts from the next multiple.
 pub(crate) const STATEMENTS_SHIFT: u32 = 32;
@@ -148,7 +149,7 @@ fn greet_or_wait(core: &mut Core, conn: ConnId) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(pool_id) = client.pool else { return };
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
-    if local_pool.server_greeting.is_some() {
+    if local_pool.server_greeting.is_some() && !local_pool.pool.limits.assigns_at_login {
         return greet::send_greeting(core, conn);
     }
     client.phase = client::Phase::AwaitingGreeting(local_pool.pool.queue.join(conn.0, now_us));
@@ -216,7 +217,8 @@ fn insert_client(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<String> 
     let key = client.cancel_key.clone();
     let pinned = fields.number(field::PINNED);
     core.conns.place(conn, Conn::Client(Box::new(client)));
-    cancel::keep_cancel_key(core, conn, key);
+    // It cannot be cancelled if a client of this process has such a key by chance.
+    cancel_keys::register(core, conn, key);
     match local_pool {
         Some(local_pool) => {
             client_end::count_imported(core, conn, local_pool);
@@ -304,6 +306,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         phase: server::Phase::AwaitingCancel,
         protocol,
         dedicated: None,
+        info: None,
         internal_error: None,
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,

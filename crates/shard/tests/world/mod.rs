@@ -86,8 +86,13 @@ impl PoolRegistry for OneShard {
     fn shards(&self) -> u16 {
         1 + self.others
     }
-    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) {
-        self.counts.lock().unwrap().cancel_keys.insert(key, (shard, place));
+    fn keep_cancel_key(&self, key: CancelKeyPrefix, shard: u16, place: u32) -> bool {
+        let mut counts = self.counts.lock().unwrap();
+        let is_free = !counts.cancel_keys.contains_key(&key);
+        if is_free {
+            counts.cancel_keys.insert(key, (shard, place));
+        }
+        is_free
     }
     fn forget_cancel_key(&self, key: CancelKeyPrefix) {
         self.counts.lock().unwrap().cancel_keys.remove(&key);
