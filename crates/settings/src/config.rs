@@ -128,6 +128,14 @@ impl Config {
             && assigns.unwrap_or(self.global.assign_server_at_login)
     }
 
+    /// Some pool may give its clients their servers at login.
+    pub fn may_assign_at_login(&self) -> bool {
+        let mut databases = self.databases.values().chain(&self.fallback);
+        self.global.assign_server_at_login
+            || databases.any(|database| database.assign_server_at_login == Some(true))
+            || self.users.values().any(|user| user.assign_server_at_login == Some(true))
+    }
+
     /// A plain BEGIN of clients of a pool is sent with their next request.
     pub fn defers_begin(&self, database: &Database, user: Option<&User>) -> bool {
         let deferred = user.and_then(|user| user.deferred_begin).or(database.deferred_begin);

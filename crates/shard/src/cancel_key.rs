@@ -72,6 +72,11 @@ impl Key {
         (self.secret().len() == SHORT).then(|| u16::from_le_bytes([low, high]).into())
     }
 
+    /// No process of the group has forwarded it.
+    pub(crate) fn is_unforwarded(&self) -> bool {
+        self.0.last().is_some_and(|last| last & HOPS == HOPS)
+    }
+
     /// The key to forward; None if it has been forwarded too often.
     pub(crate) fn forwarded(&self) -> Option<Key> {
         let mut key = self.clone();

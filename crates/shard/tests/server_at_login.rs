@@ -467,3 +467,78 @@ fn a_database_or_a_user_has_its_own() {
         assert_eq!(process_id == SERVER, is_on, "{settings}");
     }
 }
+
+const GROUP: &str = "peer_id = 1\ndefault_pool_size = 2\npool_mode = session\nassign_server_at_login = 1\n[peers]\n1 = host=127.0.0.1 port=3\n2 = host=127.0.0.1 port=2\n3 = host=127.0.0.1 port=1\n[pgbouncer]";
+
+/// Connects what is being connected; what each connection was sent.
+fn carried(world: &mut World) -> Vec<(ConnId, Vec<u8>)> {
+    let carriers = std::mem::take(&mut world.connecting);
+    let connect = |conn| {
+        world.event(Event::Connected { conn, remote: None, local: None });
+        (conn, world.sent.remove(&conn).unwrap())
+    };
+    carriers.into_iter().map(connect).collect()
+}
+
+#[test]
+fn in_a_group_every_other_process_is_asked_for_the_key_of_a_server() {
+    let (mut world, client, _, own) = linked(GROUP);
+    assert_eq!((own.0, own.1.len(), own.1[3] & 3), (SERVER, 4, 3));
+    world.query(client, "select pg_sleep(9)");
+    cancel(&mut world, &own);
+    let here = carried(&mut world);
+    assert!(matches!(&here[..], [(_, sent)] if sent.ends_with(&[1, 2, 3, 4])), "its own server: {here:?}");
+    let off = GROUP.replace("assign_server_at_login = 1", "");
+    world.event(Event::Command(Command::Configure(config(&off))));
+    cancel(&mut world, &own);
+    let here = carried(&mut world);
+    assert!(matches!(&here[..], [(_, sent)] if sent.ends_with(&[1, 2, 3, 4])), "clients keep it: {here:?}");
+    world.event(Event::Command(Command::Configure(config(GROUP))));
+
+    let canceller = cancel(&mut world, &(SERVER, vec![9, 9, 9, 0xff]));
+    let there = carried(&mut world);
+    assert_eq!(there.len(), 2);
+    assert!(there.iter().all(|(_, sent)| sent.ends_with(&[0, 0, 0, 77, 9, 9, 9, 0xfe])), "{there:?}");
+    assert!(!world.reports.is_empty(), "a predecessor process may know it");
+    world.event(Event::HungUp { conn: there[0].0 });
+    assert!(!world.closed.contains(&canceller), "the other may have the client");
+    world.event(Event::HungUp { conn: there[1].0 });
+    assert!(world.closed.contains(&canceller));
+}
+
+#[test]
+fn what_another_process_has_forwarded_is_not_forwarded_to_all_again() {
+    let (mut world, client, _, own) = linked(GROUP);
+    let canceller = cancel(&mut world, &(SERVER, vec![9, 9, 9, 0xfe]));
+    assert!(world.connecting.is_empty() && world.closed.contains(&canceller));
+    world.query(client, "select pg_sleep(9)");
+    let forwarded = [&own.1[..3], &[own.1[3] - 1]].concat();
+    cancel(&mut world, &(SERVER, forwarded));
+    assert_eq!(world.connecting.len(), 1, "and reaches its client");
+}
+
+#[test]
+fn in_a_group_without_the_setting_the_key_names_its_process() {
+    let settings = GROUP.replace("assign_server_at_login = 1", "");
+    let mut world = World::new(&settings);
+    cancel(&mut world, &(u32::from_be_bytes([0, 3, 0, 9]), vec![9, 9, 9, 0xff]));
+    assert_eq!(world.connecting.len(), 1);
+}
+
+#[test]
+fn requests_for_all_processes_that_are_dropped_leave_nothing_that_waits() {
+    let mut world = World::new(&format!("max_login_conn = 3\n{GROUP}"));
+    let flood: Vec<ConnId> = (0..12).map(|_| cancel(&mut world, &(SERVER, vec![9, 9, 9, 0xff]))).collect();
+    assert_eq!(world.connecting.len(), 8, "twice the pool of each peer");
+    world.pass(1_500);
+    let open = flood.iter().filter(|conn| !world.closed.contains(conn)).count();
+    assert!(open <= 3, "{open}");
+    let mut sent = 0;
+    while let Some(conn) = world.connecting.pop() {
+        world.event(Event::HungUp { conn });
+        sent += 1;
+    }
+    assert!(sent <= 8 + 2 * open, "{sent} for {open}");
+    assert_eq!(flood.iter().filter(|conn| !world.closed.contains(conn)).count(), 0);
+    assert_eq!(world.shard.audit().leftovers.connections, 0);
+}

@@ -30,6 +30,38 @@ use crate::{Action, ConnId, Target, client};
 #[derive(Default)]
 pub(crate) struct Cancels {
     peer_pools: BTreeMap<u32, PeerPool>,
+    /// How many connections still carry a request that goes to all peers, by the connection that made it and its client's number.
+    to_all_peers: BTreeMap<(ConnId, u64), usize>,
+}
+
+/// Where the client of a cancel request is.
+enum Route {
+    /// In this process, if it is anywhere.
+    Here,
+    /// In this process of the group.
+    Peer(u32),
+    /// In any other process of the group: the process id is that of a server process.
+    AllPeers,
+}
+
+impl Route {
+    fn of(core: &Core, key: &Key) -> Route {
+        let peer_id = core.config.global.peer_id;
+        if peer_id == 0 {
+            return Route::Here;
+        }
+        if key.may_be_of_server() {
+            // Clients keep such keys when the setting is turned off.
+            if shard_of_key(core, key).is_some() {
+                return Route::Here;
+            }
+            // None of the processes that are asked asks further ones.
+            if key.is_unforwarded() && core.config.may_assign_at_login() {
+                return Route::AllPeers;
+            }
+        }
+        key.peer().filter(|other| *other != peer_id).map_or(Route::Here, Route::Peer)
+    }
 }
 
 impl Cancels {
@@ -40,11 +72,10 @@ impl Cancels {
         client.phase = client::Phase::CancelRequest(None);
         client.request_us = now_us;
         let id = client.id;
-        let peer_id = core.config.global.peer_id;
-        if peer_id > 0
-            && let Some(other) = key.peer().filter(|other| *other != peer_id)
-        {
-            return self.forward_cancel(core, (conn, id), other, key);
+        match Route::of(core, key) {
+            Route::Peer(other) => return self.forward_cancel(core, (conn, id), other, key),
+            Route::AllPeers => return self.forward_to_all_peers(core, (conn, id), key),
+            Route::Here => {}
         }
         match shard_of_key(core, key) {
             Some(shard) if shard != core.id => {
@@ -143,7 +174,13 @@ impl Cancels {
             return;
         }
         match core.conns.get(carrier) {
-            Some(Conn::PeerCancel(_)) => self.drop_waiting_peer_cancel_conn(core, carrier),
+            Some(Conn::PeerCancel(peer_cancel_conn)) => {
+                let requester = peer_cancel_conn.requester;
+                match self.to_all_peers.contains_key(&requester) {
+                    true => self.drop_all_waiting(core, requester),
+                    false => self.drop_waiting_peer_cancel_conn(core, carrier),
+                }
+            }
             _ => drop_waiting(core, carrier),
         }
     }

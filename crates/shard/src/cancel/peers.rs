@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use messages::PeerPoolRow;
+use messages::{PeerPoolRow, Report};
 use pool::ConnectionCounts;
 use telemetry::Level;
 use wire::encode;
@@ -45,6 +45,37 @@ impl Cancels {
                 "could not find peer to forward request to",
             );
         }
+        self.send_in_turn(core, (requester, requester_id), peer_id, key);
+        self.open_peer_cancel_conns(core, peer_id);
+    }
+
+    /// Forwards a cancel request to all other processes of the group, of which at most one has the client.
+    pub(crate) fn forward_to_all_peers(&mut self, core: &mut Core, requester: (ConnId, u64), key: &Key) {
+        // The process being taken over may still have the client.
+        core.report(Report::StrayCancel { key: key.bytes().into() });
+        let Some(forwarded) = key.forwarded() else { return };
+        let own = core.config.global.peer_id;
+        let peers: Vec<u32> = core.config.peers.keys().copied().filter(|peer_id| *peer_id != own).collect();
+        if peers.is_empty() {
+            return cancel::cancel_over(core, CancelRequester::Local(requester.0, requester.1));
+        }
+        self.to_all_peers.insert(requester, peers.len());
+        for peer_id in &peers {
+            self.send_in_turn(core, requester, *peer_id, forwarded.clone());
+        }
+        for peer_id in peers {
+            self.open_peer_cancel_conns(core, peer_id);
+        }
+    }
+
+    /// A connection to this peer will carry the request when it is its turn.
+    fn send_in_turn(
+        &mut self,
+        core: &mut Core,
+        (requester, requester_id): (ConnId, u64),
+        peer_id: u32,
+        key: Key,
+    ) {
         core.log_client(
             requester,
             Level::Debug,
@@ -59,6 +90,7 @@ impl Cancels {
             since_us,
             timed_out: false,
             turn: None,
+            is_one_of_many: self.to_all_peers.contains_key(&(requester, requester_id)),
         };
         core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
         cancel::carry_cancel(core, requester, conn);
@@ -67,7 +99,6 @@ impl Cancels {
         let counts = || pool_registry.database(&format!("\0peer {peer_id}"));
         let new = || PeerPool { taken: counts(), waiting: VecDeque::new() };
         self.peer_pools.entry(peer_id).or_insert_with(new).waiting.push_back(conn);
-        self.open_peer_cancel_conns(core, peer_id);
     }
 
     /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
@@ -98,9 +129,36 @@ impl Cancels {
         {
             pool.taken.servers.release();
         }
-        let (requester, requester_id) = peer_cancel_conn.requester;
-        cancel::cancel_over(core, CancelRequester::Local(requester, requester_id));
+        let requester = peer_cancel_conn.requester;
+        if !self.is_carried_further(core, requester) {
+            cancel::cancel_over(core, CancelRequester::Local(requester.0, requester.1));
+        }
         self.open_peer_cancel_conns(core, peer_cancel_conn.peer_id);
+    }
+
+    /// One of the connections is gone that carry a request: whether others are left.
+    fn is_carried_further(&mut self, core: &mut Core, requester: (ConnId, u64)) -> bool {
+        let Some(left) = self.to_all_peers.get_mut(&requester) else { return false };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.to_all_peers.remove(&requester);
+            return false;
+        }
+        if core.conns.find_client(requester.0).is_some_and(|client| client.id == requester.1)
+            && let Some(other) = carriers(core, requester).first()
+        {
+            cancel::carry_cancel(core, requester.0, *other);
+        }
+        true
+    }
+
+    /// The client of a cancel request is gone: what has not had its turn does not get one.
+    pub(crate) fn drop_all_waiting(&mut self, core: &mut Core, requester: (ConnId, u64)) {
+        for conn in carriers(core, requester) {
+            if core.conns.peer_cancel_conn(conn).is_some_and(|carrier| carrier.turn.is_none()) {
+                self.drop_waiting_peer_cancel_conn(core, conn);
+            }
+        }
     }
 
     /// `cancel_wait_timeout`: a request that has waited so long is given up.
@@ -148,6 +206,11 @@ pub(crate) fn peer_cancel_conn_connected(core: &mut Core, conn: ConnId) {
     peer_cancel_conn.turn = Some(true);
     let key = &peer_cancel_conn.key;
     core.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
+}
+
+/// The connections that carry a client's cancel request to peers. Looks at every connection.
+fn carriers(core: &Core, requester: (ConnId, u64)) -> Vec<ConnId> {
+    core.conns.ids(|conn| matches!(conn, Conn::PeerCancel(carrier) if carrier.requester == requester))
 }
 
 /// A row for every configured peer.

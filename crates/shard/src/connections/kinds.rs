@@ -61,6 +61,8 @@ pub(crate) struct PeerCancelConn {
     pub(crate) timed_out: bool,
     /// Its turn has come; true once it is connected.
     pub(crate) turn: Option<bool>,
+    /// Others carry the same request to other peers.
+    pub(crate) is_one_of_many: bool,
 }
 
 /// One query and all that wait for its result.

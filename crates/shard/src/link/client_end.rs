@@ -26,7 +26,9 @@ use crate::{Action, ConnId, server};
 pub(crate) fn waits_for_turn(core: &Core, carrier: ConnId) -> bool {
     match core.conns.get(carrier) {
         Some(Conn::Cancel(cancel_conn)) => !cancel_conn.sent,
-        Some(Conn::PeerCancel(peer_cancel_conn)) => peer_cancel_conn.turn.is_none(),
+        Some(Conn::PeerCancel(peer_cancel_conn)) => {
+            peer_cancel_conn.turn.is_none() || peer_cancel_conn.is_one_of_many
+        }
         _ => false,
     }
 }
