@@ -53,6 +53,22 @@ def test_a_cancel_at_any_process_reaches_the_right_one(weir, pg):
                 assert wire.errors(client.read_until("Z"))[0][0] == "57014"
 
 
+@pytest.mark.weir_only
+def test_the_process_id_of_a_server_leads_to_the_right_process(weir, pg):
+    """It names none: the others are asked for the secret (`assign_server_at_login`)."""
+    poolers = group(weir, 3, pool_mode="session", assign_server_at_login=1)
+    for home in poolers:
+        for entrance in poolers:
+            with raw(home).login() as client, raw(home).login() as other:
+                assert client.simple("select pg_backend_pid()") == [[str(client.pid)]]
+                client.send(wire.query(SLEEP))
+                wait_until_runs(pg)
+                ask_to_cancel(entrance, client.pid, other.secret)
+                assert client.is_silent(0.1)
+                ask_to_cancel(entrance, client.pid, client.secret)
+                assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
 def test_a_cancel_over_the_shared_port(weir, pg):
     """Whichever process the kernel chooses, for the session and for each of its cancel requests."""
     pooler = group(weir, 3)[0]
