@@ -61,6 +61,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
     global.pool_mode = pooling.pool_mode;
     global.max_prepared_statements = pooling.max_prepared_statements;
     global.session_state = if pooling.virtual_sessions { SessionState::Virtual } else { SessionState::Off };
+    global.assign_server_at_login = pooling.assign_at_login;
     global.deferred_begin = pooling.deferred_begin;
     global.server_round_robin = pooling.round_robin;
     global.server_lifetime = Duration::from_millis(pooling.server_lifetime_ms);

@@ -152,6 +152,8 @@ pub(crate) struct Pooling {
     pub(crate) virtual_sessions: bool,
     /// `deferred_begin`.
     pub(crate) deferred_begin: bool,
+    /// `assign_server_at_login`, where a pool is in session pooling.
+    pub(crate) assign_at_login: bool,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
     pub(crate) tight_timeouts: bool,
     /// server_lifetime in milliseconds.
@@ -351,6 +353,7 @@ fn follow_sessions(client_mix: &mut ClientMix, servers: &mut Servers, prng: &mut
 const DEFERRED_BEGIN: u64 = 8_001;
 const VIRTUAL_SESSIONS: u64 = 8_002;
 const SESSION_QUESTIONS: u64 = 8_003;
+const ASSIGN_AT_LOGIN: u64 = 8_004;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -366,6 +369,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         max_prepared_statements: if prepared { small(prng, 1, 3) } else { 0 },
         virtual_sessions: prng.split(VIRTUAL_SESSIONS).chance(400_000),
         deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
+        assign_at_login: prng.split(ASSIGN_AT_LOGIN).chance(500_000),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),

@@ -7,6 +7,7 @@ use shard::audit::Audit;
 
 use super::process::Process;
 use super::{Owner, World};
+use crate::client::session::Phase;
 use crate::pooler::Pooler;
 
 /// Events between two audits; a prime, so that it meets every kind of moment.
@@ -22,10 +23,26 @@ impl<P: Pooler> World<P> {
 
     /// Counts everything anew, process by process.
     pub(super) fn audit(&mut self) {
+        self.expect_keys_apart();
         for number in 0..self.processes.len() {
             if !self.shards[self.processes[number].shards.start].ended {
                 self.audit_process(number);
             }
+        }
+    }
+
+    /// A cancel request names one client (I5), though servers' process ids are given to clients.
+    fn expect_keys_apart(&mut self) {
+        if !self.swarm.pooling.assign_at_login {
+            return;
+        }
+        let open = self.clients.iter().filter(|client| client.phase == Phase::Open);
+        let mut keys: Vec<(u32, u32)> = open.filter_map(|client| client.key).collect();
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        if keys.len() < count {
+            self.checker.object("I5", "two clients have the same cancel key".to_owned());
         }
     }
 

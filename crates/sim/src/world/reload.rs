@@ -63,6 +63,9 @@ impl<P: Pooler> World<P> {
     }
 
     fn change_mode(&mut self, config: &mut Config, database: &str) {
+        if self.swarm.pooling.assign_at_login {
+            config.global.assign_server_at_login = self.prng.chance(700_000);
+        }
         let mode = self.prng.pick(&[PoolMode::Transaction, PoolMode::Session]);
         match config.databases.get_mut(database).filter(|_| self.prng.chance(500_000)) {
             Some(entry) => Arc::make_mut(entry).pool_mode = Some(mode),
