@@ -361,6 +361,16 @@ fn reload_to_another_mode_while_a_server_is_made_like_its_client() {
 }
 
 #[test]
+fn a_client_that_asks_nothing_is_idle_since_its_login() {
+    let (mut world, client, server, _) = linked(&format!("{ON}\nclient_idle_timeout = 5"));
+    world.pass(4_000);
+    assert!(!world.closed.contains(&client));
+    world.pass(1_400);
+    assert!(world.text(client).contains("client_idle_timeout"));
+    assert!(world.text(server).contains("DISCARD ALL") && !world.closed.contains(&server));
+}
+
+#[test]
 fn a_paused_pool_keeps_logins_waiting() {
     let (mut world, first, server, _) = linked(ON);
     world.event(Event::HungUp { conn: first });
