@@ -51,6 +51,8 @@ pub(crate) enum Effect {
     ConsoleContinues(ConnId),
     /// Another process takes over, and a server of this pool was opened or closed here.
     ServerCounted { pool: PoolId, opened: bool },
+    /// Another process takes over, and has not been told what servers of this pool report.
+    FirstServerReported(PoolId),
 }
 
 /// What is to be done before the event ends.

@@ -94,6 +94,7 @@ impl ShardState {
                     self.console.console_goes_on(&mut self.core, conn);
                 }
             }
+            Effect::FirstServerReported(pool) => export::send_reported(&mut self.core, pool),
             Effect::ServerCounted { pool, opened } => export::send_server_count(&mut self.core, pool, opened),
         }
     }

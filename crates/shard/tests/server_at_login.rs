@@ -402,6 +402,7 @@ fn carry(old: &mut World, new: &mut World) -> std::collections::BTreeMap<ConnId,
     for what in std::mem::take(&mut old.exported) {
         let import = match what {
             Export::Pool { state } => Import::Pool { state },
+            Export::ServerOpened { state } => Import::ServerOpened { state },
             Export::Socket { conn, state, link, is_server } => {
                 let place = new.shard.allocate_id();
                 places.insert(conn, place);
@@ -440,6 +441,35 @@ fn the_next_process_knows_the_key_and_keeps_logins_waiting() {
     new.answer(server, Status::Idle);
     leave(&mut new, first, server);
     assert_eq!(key(&mut new, second).0, SERVER);
+}
+
+/// RESET goes back to the startup packet's value, which differs from what servers report.
+#[test]
+fn the_next_process_knows_what_the_first_server_has_reported_meanwhile() {
+    let (mut old, mut new) = (World::new(ON), World::new(ON));
+    let client = old.accept();
+    old.event(Event::Command(Command::Export { round: 1 }));
+    let parameters: &[(&[u8], &[u8])] =
+        &[(b"user", b"u"), (b"database", b"d"), (b"application_name", b"mine")];
+    old.receive(client, &message(|out| encode::startup(out, Version::V3_0, parameters)));
+    let server = old.server();
+    let reported = |command: &str, name: &[u8]| {
+        message(|out| {
+            encode::command_complete(out, command);
+            encode::parameter_status(out, b"application_name", name);
+            encode::ready(out, Status::Idle);
+        })
+    };
+    old.receive(server, &reported("SET", b"mine"));
+    assert!(old.tags(client).ends_with("KZ"));
+    old.pass(400);
+    let places = carry(&mut old, &mut new);
+    let (client, server) = (places[&client], places[&server]);
+    new.follow(server);
+    new.query(client, "reset application_name");
+    new.receive(server, &reported("RESET", b""));
+    let told = new.text(client);
+    assert!(told.contains("application_name\0mine\0Z"), "{told:?}");
 }
 
 /// A client that is cancelled by a key that another client of the new process has by chance would be the wrong one.

@@ -574,12 +574,31 @@ fn a_client_is_greeted_also_if_its_server_came_from_the_old_process_unknown() {
     assert!(!carry(&mut old, &mut new, &mut places), "its server is being opened");
     assert!(new.connecting.is_empty(), "and is the only one");
     let unknown = old.server();
+    // An older process did not tell what it has learned after it began to hand over.
+    old.exported.retain(|what| !matches!(what, Export::Pool { .. }));
     assert!(carry(&mut old, &mut new, &mut places));
     new.event(Event::HungUp { conn: places[&unknown] });
     let opened = new.server();
     assert!(new.tags(places[&client]).ends_with('Z'), "only a login tells what a client is greeted with");
     new.query(places[&client], "select 1");
     assert!(new.text(opened).contains("select 1"));
+}
+
+#[test]
+fn what_a_server_reports_that_logs_in_meanwhile_is_known_in_the_next_process() {
+    let (mut old, mut new) = (World::new("default_pool_size = 1"), World::new("default_pool_size = 1"));
+    let client = old.client(&[]);
+    hand_over(&mut old, 1);
+    let mut places = Places::new();
+    assert!(!carry(&mut old, &mut new, &mut places), "its server is being opened");
+    let server = old.server();
+    let is_pool = |what: &Export| matches!(what, Export::Pool { .. });
+    let (pools, others): (Vec<_>, Vec<_>) = std::mem::take(&mut old.exported).into_iter().partition(is_pool);
+    bring(pools, &mut new, &mut places);
+    assert!(new.tags(places[&client]).ends_with('Z'), "no login is needed to greet it");
+    bring(others, &mut new, &mut places);
+    new.query(places[&client], "select 1");
+    assert!(new.text(places[&server]).contains("select 1") && new.connecting.is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use wire::{encode, sqlstate};
 
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::effects::TlsRequest;
+use crate::effects::{Effect, TlsRequest};
 use crate::greeting::ServerGreeting;
 use crate::link::{checkout, dedicated, greet, internal_query, opening, server_end};
 use crate::local_pools::local_pool::LocalPool;
@@ -118,11 +118,14 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         server.keep_info(&info);
     }
     let backend = info.key.as_ref().map_or(0, |key| key.0);
-    local_pool.server_greeting = Some(ServerGreeting::new(info));
+    let is_first = local_pool.server_greeting.replace(ServerGreeting::new(info)).is_none();
     local_pool.server_error = None;
     local_pool.pool.logged_in(OpenFor::Any, true, now.mono_us);
     let pool_id = server.pool;
     core.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
+    if is_first && core.exporting.is_some() {
+        core.effects.push(Effect::FirstServerReported(pool_id));
+    }
     greet::send_greetings(core, pool_id);
     if !behind.is_empty() {
         internal_query::unlinked_server_received(core, conn, behind);

@@ -95,6 +95,17 @@ pub(crate) fn send_server_count(core: &mut Core, local_pool: PoolId, opened: boo
     send_export(core, if opened { Export::ServerOpened { state } } else { Export::ServerClosed { state } });
 }
 
+/// The first server of a pool has logged in since the pool was exported: the next process has to know what servers report,
+/// which is what RESET goes back to.
+pub(crate) fn send_reported(core: &mut Core, local_pool: PoolId) {
+    let Some(local_pool) = core.local_pools.get(local_pool) else { return };
+    let mut out = FieldsOut::new();
+    out.text(field::DATABASE, &local_pool.database_name);
+    out.text(field::USER, &local_pool.user);
+    put_reported(&mut out, local_pool);
+    send_export(core, Export::Pool { state: out.into_bytes() });
+}
+
 /// Exports a client if it is at rest, with its server if it has one.
 fn export_client(core: &mut Core, conn: ConnId) {
     // It may have disconnected since it was noted.
@@ -305,13 +316,17 @@ fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
         if let Some(found) = &local_pool.found {
             out.text(field::FOUND, found);
         }
-        for (name, value) in
-            local_pool.server_greeting.iter().flat_map(|server_greeting| &server_greeting.info.parameters)
-        {
-            out.bytes(field::HELLO, &paired(name, value));
-        }
+        put_reported(&mut out, local_pool);
     }
     out.into_bytes()
+}
+
+/// What the servers of a pool report at login.
+fn put_reported(out: &mut FieldsOut, local_pool: &LocalPool) {
+    let reported = local_pool.server_greeting.iter().flat_map(|greeting| &greeting.info.parameters);
+    for (name, value) in reported {
+        out.bytes(field::HELLO, &paired(name, value));
+    }
 }
 
 fn put_keys(out: &mut FieldsOut, keys: &ScramKeys) {

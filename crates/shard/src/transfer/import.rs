@@ -89,9 +89,9 @@ fn forward_pool(core: &mut Core, what: Export) {
 }
 
 fn import_pool(core: &mut Core, state: &[u8]) {
-    let (Some(local_pool), Some(fields)) = (pool_named(core, state), Fields::read(state)) else { return };
+    let (Some(pool_id), Some(fields)) = (pool_named(core, state), Fields::read(state)) else { return };
     let unknown = Parameters::unknown(&core.tracked);
-    let Some(local_pool) = core.local_pools.get_mut(local_pool) else { return };
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     for _ in 0..fields.small(field::SERVERS).unwrap_or(0) {
         local_pool.pool.add_external();
     }
@@ -108,6 +108,7 @@ fn import_pool(core: &mut Core, state: &[u8]) {
         let info = ServerInfo { parameters, ..ServerInfo::default() };
         local_pool.default_params = info.tracked(&core.tracked, unknown);
         local_pool.server_greeting = Some(ServerGreeting::new(info));
+        greet::send_greetings(core, pool_id);
     }
 }
 
