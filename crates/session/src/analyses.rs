@@ -27,13 +27,13 @@ impl Analyses {
     #[inline(never)]
     fn by_shape(&mut self, text: &[u8]) -> Effects {
         if !sql::shape(text, &mut self.shape) {
-            return Effects::of_hidden(sql::hidden_effect(text));
+            return Effects::of_hidden(sql::hidden_effect(text)).and(Effects::of_names(text));
         }
         if let Some(effects) = self.known.get(&*self.shape) {
             return *effects;
         }
         let found = sql::judged_effect(text);
-        let effects = Effects::of_hidden(found.effect);
+        let effects = Effects::of_hidden(found.effect).and(Effects::of_names(&self.shape));
         if found.is_of_shape {
             if self.known.len() >= MAX_SHAPES {
                 self.known.clear();

@@ -127,6 +127,11 @@ impl ClientStatements {
         known
     }
 
+    /// The name is given to the server's own statement: it stands for none here, once that is answered.
+    pub(crate) fn give_up(&mut self, name: &[u8], segment: u64) {
+        self.change(name, None, segment);
+    }
+
     fn change(&mut self, name: &[u8], to: Option<StatementId>, segment: u64) {
         let entry = self.names.entry(name.into()).or_default();
         (entry.expected, entry.segment) = (to, segment);

@@ -31,6 +31,7 @@ pub mod server_protocol;
 pub mod server_statements;
 mod session_settings;
 mod session_state;
+mod sql_statements;
 pub mod startup_request;
 mod statement_text;
 mod transaction_control;
@@ -54,6 +55,7 @@ pub use server_protocol::{Boundary, ServerProtocol};
 pub use server_statements::ServerStatements;
 pub use session_settings::SessionSettings;
 pub use session_state::{Kinds, Pin, Pins, SessionState};
+pub use sql_statements::SqlStatements;
 pub use startup_request::StartupRequest;
 pub use transaction_control::TransactionControl;
 

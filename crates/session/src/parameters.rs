@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sets::{Place, push_set};
 
-use crate::{SessionSettings, reported};
+use crate::{SessionSettings, SqlStatements, reported};
 
 /// The parameters that are always tracked, as PostgreSQL spells them: all that it reports and a client may set.
 /// Older servers do not report the last ones; see [`Parameters::sets_from`].
@@ -73,7 +73,11 @@ impl Tracked {
             }
         }
         names.extend(READ_ONLY.iter().map(|name| Arc::from(*name)));
-        let unknown = Values { tracked: vec![None; names.len()].into(), others: SessionSettings::default() };
+        let unknown = Values {
+            tracked: vec![None; names.len()].into(),
+            others: SessionSettings::default(),
+            prepared: SqlStatements::default(),
+        };
         Tracked { unknown: Arc::new(unknown), names: names.into() }
     }
 
@@ -108,8 +112,8 @@ impl Tracked {
     }
 }
 
-/// One side's values, by position in [`Tracked`]; None where nothing was ever said. And what else is set in its session, if that is
-/// followed (`session_state = virtual`).
+/// One side's values, by position in [`Tracked`]; None where nothing was ever said. And what else is set in its session, or was prepared by
+/// SQL, if that is followed (`session_state = virtual`).
 #[derive(Clone, Debug)]
 pub struct Parameters {
     values: Arc<Values>,
@@ -119,6 +123,7 @@ pub struct Parameters {
 struct Values {
     tracked: Box<[Option<Arc<str>>]>,
     others: SessionSettings,
+    prepared: SqlStatements,
 }
 
 impl Parameters {
@@ -138,6 +143,31 @@ impl Parameters {
     #[must_use]
     pub fn others(&self) -> &SessionSettings {
         &self.values.others
+    }
+
+    /// What SQL has prepared in the session.
+    #[must_use]
+    pub fn prepared(&self) -> &SqlStatements {
+        &self.values.prepared
+    }
+
+    /// Sets what SQL has prepared in the session.
+    pub fn set_prepared(&mut self, prepared: SqlStatements) {
+        if self.values.prepared != prepared {
+            Arc::make_mut(&mut self.values).prepared = prepared;
+        }
+    }
+
+    /// Takes over all of `other`, but for what SQL has prepared.
+    pub fn take_over_settings(&mut self, other: &Parameters) {
+        let prepared = self.values.prepared.clone();
+        *self = other.clone();
+        self.set_prepared(prepared);
+    }
+
+    /// Has a list of its own, so that no other side counts as alike without a comparison.
+    pub fn unshare(&mut self) {
+        self.values = Arc::new(Values::clone(&self.values));
     }
 
     /// Settings made on both have the same result: what no server reports is the same, and so is how a statement is read.
@@ -207,7 +237,8 @@ impl Parameters {
     pub fn overlaid_by(&self, values: &Parameters) -> Parameters {
         let own = self.values.tracked.iter().enumerate();
         let tracked = own.map(|(position, own)| values.value(position).or(own.as_ref()).cloned()).collect();
-        let all = Values { tracked, others: values.others().over(self.others()) };
+        let others = values.others().over(self.others());
+        let all = Values { tracked, others, prepared: self.prepared().clone() };
         if all == *self.values { self.clone() } else { Parameters { values: Arc::new(all) } }
     }
 

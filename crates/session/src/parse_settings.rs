@@ -11,7 +11,7 @@ use crate::{Parameters, Tracked};
 
 /// Parameters that the parser reads, if they are tracked. The fixed ones of [`Tracked`] come first, the others are tracked on demand
 /// (`track_extra_parameters`).
-const PARSING: [&str; 12] = [
+pub(crate) const PARSING: [&str; 12] = [
     "client_encoding",
     "DateStyle",
     "TimeZone",

@@ -227,6 +227,19 @@ impl ReplyQueue {
         self.queue.push_back(pending);
     }
 
+    /// Appends the reply to a Sync of Weir's own: what comes next belongs to a segment of its own.
+    pub(crate) fn push_internal_sync(&mut self, asked: Asked) {
+        self.segment += 1;
+        self.push(PendingReply::InternalSync, asked);
+    }
+
+    /// The segment at the head ends with a Sync of Weir's own.
+    pub(crate) fn fails_unseen(&self) -> bool {
+        let mut entries = self.queue.iter().skip_while(|pending| **pending == PendingReply::InternalOwnParse);
+        self.front() == Some(PendingReply::InternalOwnParse)
+            && entries.next() == Some(&PendingReply::InternalSync)
+    }
+
     /// The oldest entry may be one that the server does not answer.
     #[inline]
     pub(crate) fn may_be_local(&self) -> bool {
@@ -271,7 +284,7 @@ impl ReplyQueue {
             Some(_) => {}
         }
         while let Some(pending) = self.front() {
-            if pending == PendingReply::Sync {
+            if matches!(pending, PendingReply::Sync | PendingReply::InternalSync) {
                 return false;
             }
             self.pop();

@@ -10,6 +10,7 @@ mod missing;
 mod prepare;
 mod refused;
 mod resets;
+mod sql_names;
 mod statements;
 
 use wire::encode;
@@ -271,7 +272,7 @@ impl Step<'_, '_> {
                 .map_or(RequestAction::AwaitReplies, |fault| RequestAction::Stop(fault.into()));
         }
         match header.tag {
-            tag::QUERY => return self.query(header, rest),
+            tag::QUERY => return self.query(header, rest, at, out),
             tag::SYNC => return self.sync(),
             tag::EXECUTE => {
                 let effects = self.server.effects.execute();
@@ -317,23 +318,24 @@ impl Step<'_, '_> {
 
     /// A simple query may change which statements are prepared, all but the BEGIN that drivers send before others.
     #[inline(always)]
-    fn query(&mut self, header: Header, rest: &[u8]) -> RequestAction {
+    fn query(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> RequestAction {
         if self.context.refuses_simple {
             return RequestAction::Stop(ClientFault::SimpleQuery.into());
         }
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
-        if self.is_to_be_whole(header, rest) {
-            return RequestAction::Hold;
-        }
+        let effects = match self.effects_of_followed(header, rest, at, out) {
+            Ok(effects) => effects,
+            Err(action) => return action,
+        };
         self.note_query();
         if self.context.resets.is_some() && may_reset(rest, HEADER_BYTES) {
             if !self.resetting_query() {
                 return RequestAction::Hold;
             }
-            self.note_query_of_followed(header, rest);
+            self.note_query_of_followed(effects, header, rest);
             return RequestAction::Pass;
         }
-        self.note_query_of_followed(header, rest);
+        self.note_query_of_followed(effects, header, rest);
         self.server.ask(PendingReply::Query);
         if !begins {
             self.server.replies.note_change();
@@ -341,39 +343,60 @@ impl Step<'_, '_> {
         RequestAction::Pass
     }
 
-    /// What a request may change in a session that is followed, and which custom parameters it names, shows when all of it is here.
+    /// What a request may change in a session that is followed, and which names it uses, shows when all of it is here.
     #[inline(always)]
     fn is_to_be_whole(&self, header: Header, rest: &[u8]) -> bool {
         let whole = header.frame_bytes as usize;
         rest.len() < whole && whole <= held::WHOLE_BYTES && self.server.session.is_followed()
     }
 
-    /// A Query is sent in a session that is followed. (What is held has changed nothing yet.)
+    /// What a Query may change in a session that is followed, unseen by its answer. One that is too long to be looked at may change anything. An error is what
+    /// has to be done first: it cannot be sent yet.
     #[inline(always)]
-    fn note_query_of_followed(&mut self, header: Header, rest: &[u8]) {
-        if self.server.session.is_followed() {
-            self.server.session.note_unbound(false);
-            self.note_hidden_by_query(header, rest);
+    fn effects_of_followed(
+        &mut self,
+        header: Header,
+        rest: &[u8],
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Result<Effects, RequestAction> {
+        if !self.server.session.is_followed() {
+            return Ok(Effects::NONE);
         }
-    }
-
-    /// Whether the answer will show all that this Query changes in the session. One that is not here whole may hold anything.
-    #[inline(always)]
-    fn note_hidden_by_query(&mut self, header: Header, rest: &[u8]) {
+        if self.is_to_be_whole(header, rest) {
+            return Err(RequestAction::Hold);
+        }
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
         let effects = whole.map_or(Effects::HIDDEN, |text| self.session_effects(text));
+        if effects.any(Effects::NAMES)
+            && let Some(action) = self.before_names_in(whole.unwrap_or_default(), true, at, out)
+        {
+            return Err(action);
+        }
+        Ok(effects)
+    }
+
+    /// A Query is sent in a session that is followed. (What is held has changed nothing yet.)
+    #[inline(always)]
+    fn note_query_of_followed(&mut self, effects: Effects, header: Header, rest: &[u8]) {
+        if !self.server.session.is_followed() {
+            return;
+        }
+        self.server.session.note_unbound(false);
         if effects.any(Effects::SESSION) {
             let message = &rest[..rest.len().min(header.frame_bytes as usize)];
-            self.note_session_effects(effects, whole.unwrap_or_default(), message);
+            let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize).unwrap_or_default();
+            self.note_session_effects(effects, whole, message);
         }
     }
 
     /// What a text, up to a NUL, may change in its session without its command tag showing it.
     #[inline(always)]
     fn session_effects(&mut self, text: &[u8]) -> Effects {
+        let effects = self.context.registry.session_effects(text);
         match self.server.session.names_changing_relation(text) {
-            true => Effects::HIDDEN,
-            false => self.context.registry.session_effects(text),
+            true => effects.and(Effects::HIDDEN),
+            false => effects,
         }
     }
 

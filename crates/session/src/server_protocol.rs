@@ -9,6 +9,7 @@ mod effects;
 mod gate;
 pub(crate) mod internal;
 mod pending_resets;
+mod prepared_by_sql;
 mod reply_stream;
 mod request_stream;
 mod session;
@@ -26,6 +27,7 @@ use copy::CopyPhase;
 use effects::SentEffects;
 use gate::RequestGate;
 use internal::InternalReplies;
+use prepared_by_sql::PreparedBySql;
 use reply_stream::ReplyStream;
 use request_stream::RequestStream;
 use session_knowledge::SessionKnowledge;
@@ -111,6 +113,8 @@ pub struct ServerProtocol {
     pub(crate) internal: InternalReplies,
     /// Whether it is known what the session holds.
     pub(crate) session: SessionKnowledge,
+    /// Giving it the statements that its client has prepared by SQL.
+    pub(crate) prepared_by_sql: PreparedBySql,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,
     /// Statements prepared here.
@@ -137,6 +141,7 @@ impl ServerProtocol {
             replay_buffer: ReplayBuffer::default(),
             internal: InternalReplies::default(),
             session: SessionKnowledge::default(),
+            prepared_by_sql: PreparedBySql::default(),
             non_ascii: NonAscii::default(),
             statements: ServerStatements::default(),
             parameters,
@@ -230,7 +235,8 @@ impl ServerProtocol {
             settings: _,
             replay_buffer: _, // Copies what is owed.
             internal: _,
-            session: _, // Asked for by the shard once all this holds.
+            session: _,         // Asked for by the shard once all this holds.
+            prepared_by_sql: _, // What is given is owed.
             non_ascii: _,
             statements: _,
             parameters: _,
@@ -255,6 +261,7 @@ impl ServerProtocol {
     pub fn mark_quiet(&mut self) {
         self.statements.mark_quiet();
         self.effects.mark_quiet();
+        self.session.mark_quiet();
     }
 
     /// The last ReadyForQuery, unless something was asked since.

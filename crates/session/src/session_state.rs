@@ -4,6 +4,7 @@
 //! the one that has them. What a query string may change is the `sql` crate's to say.
 
 use crate::internal_result::Row;
+use crate::sql_statements::{self, Found};
 use crate::{Parameters, SessionSettings, Tracked};
 
 /// A kind of state that only the server connection has on which it was created.
@@ -107,9 +108,9 @@ impl Pins {
         self.0 = self.0 & !Pins::bit(pin) | u8::from(is_held) << pin as u8;
     }
 
-    /// Those of these kinds are the ones that were found; the others stay.
+    /// Those of these kinds are the ones that were found; the others stay, as do prepared statements, which may follow the client.
     pub(crate) fn replace(&mut self, kinds: Kinds, found: Pins) {
-        let asked = kinds.pins().0;
+        let asked = kinds.pins().0 & !Pins::bit(Pin::PreparedStatements);
         self.0 = self.0 & !asked | found.0 & asked;
     }
 }
@@ -153,12 +154,7 @@ impl Kinds {
             Pin::HeldCursors,
             "SELECT 'h','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable)",
         ),
-        (
-            Kinds::PREPARED,
-            "p",
-            Pin::PreparedStatements,
-            "SELECT 'p','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE from_sql)",
-        ),
+        (Kinds::PREPARED, "p", Pin::PreparedStatements, sql_statements::QUERY),
         (
             Kinds::LOCKS,
             "a",
@@ -207,6 +203,8 @@ pub struct SessionState {
     pub pins: Pins,
     /// Custom parameters are not among the settings, and will not be found again: PostgreSQL lists none that it is not asked for by name.
     pub leaves_out_custom: bool,
+    /// Statements that SQL has prepared, or the protocol under a name of the client's.
+    pub(crate) prepared: Vec<Found>,
 }
 
 /// The setting of SET ROLE, and its value where there is none.
@@ -289,10 +287,15 @@ fn listed(names: &[&str]) -> String {
 
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
-    let (mut pins, mut settings, mut bytes) = (Pins::default(), Vec::new(), 0);
+    let (mut pins, mut settings, mut prepared, mut bytes) = (Pins::default(), Vec::new(), Vec::new(), 0);
     let mut leaves_out_custom = false;
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
+        if kind == b"p" {
+            let name = crate::reported::from_hex(&name).and_then(|name| String::from_utf8(name).ok());
+            prepared.push((name?, text_of(&value).filter(|text| !text.is_empty())));
+            continue;
+        }
         if let Some((_, _, found, _)) = Kinds::ROWS.iter().find(|row| row.1.as_bytes() == kind) {
             pins.set(*found, true);
             continue;
@@ -309,7 +312,7 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
             }
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pins, leaves_out_custom })
+    Some(SessionState { settings: SessionSettings::new(settings), pins, leaves_out_custom, prepared })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.

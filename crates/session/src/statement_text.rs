@@ -5,7 +5,7 @@ use sql::HiddenEffect;
 
 /// What executing statements may change; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effects(u8);
+pub(crate) struct Effects(u16);
 
 impl Effects {
     pub(crate) const NONE: Effects = Effects(0);
@@ -25,6 +25,8 @@ impl Effects {
     pub(crate) const SETS_VALUES: Effects = Effects(64);
     /// It may take or release advisory locks of the session.
     pub(crate) const LOCKS: Effects = Effects(128);
+    /// It may name prepared statements by SQL.
+    pub(crate) const NAMES: Effects = Effects(256);
     /// What of these [`sql::hidden_effect`] finds.
     pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES).and(Effects::LOCKS);
     /// What follows in the same session may meet something else than what was there before.
@@ -64,6 +66,11 @@ impl Effects {
             HiddenEffect::Locks => Effects::LOCKS,
             HiddenEffect::Anything => Effects::HIDDEN,
         }
+    }
+
+    /// Whether it names prepared statements.
+    pub(crate) fn of_names(text: &[u8]) -> Effects {
+        if sql::may_name_statements(text) { Effects::NAMES } else { Effects::NONE }
     }
 
     #[inline]
@@ -182,7 +189,7 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
-    let known = known.and(Effects::of_hidden(sql::hidden_effect(text)));
+    let known = known.and(Effects::of_hidden(sql::hidden_effect(text))).and(Effects::of_names(text));
     let has = |word| contains_word(text, word).next().is_some();
     match has(b"set_config") {
         true => known.and(SETS),
@@ -283,7 +290,7 @@ mod tests {
             (b"select U&'\\0061'\0", false),
         ] {
             let known = if runs { Effects::CALLS.and(Effects::UNSEEN) } else { Effects::CALLS };
-            let seen = Effects(effects_of_whole(text).0 & !Effects::SESSION.0);
+            let seen = Effects(effects_of_whole(text).0 & !Effects::SESSION.and(Effects::NAMES).0);
             assert_eq!(seen, known, "{}", String::from_utf8_lossy(text));
         }
     }

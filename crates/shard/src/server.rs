@@ -49,6 +49,8 @@ pub(crate) enum InternalQuery {
     Reset,
     /// It is given this client's parameters.
     Apply(ConnId),
+    /// It is given what this client has prepared by SQL.
+    Statements(ConnId),
     /// It is given what this client, which keeps it, has again after a RESET.
     Restore(ConnId),
     /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
@@ -135,6 +137,7 @@ impl Server {
             Phase::Linked(client)
             | Phase::InternalQuery(
                 InternalQuery::Apply(client)
+                | InternalQuery::Statements(client)
                 | InternalQuery::Restore(client)
                 | InternalQuery::SessionState { client: Some(client), .. },
             ) => Some(client),
@@ -223,6 +226,7 @@ impl Server {
             Phase::Linked(_) => "active",
             Phase::InternalQuery(
                 InternalQuery::Apply(_)
+                | InternalQuery::Statements(_)
                 | InternalQuery::Restore(_)
                 | InternalQuery::SessionState { .. }
                 | InternalQuery::Freshen(_)

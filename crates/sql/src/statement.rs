@@ -8,10 +8,12 @@ mod access;
 mod calls;
 mod command;
 mod cursor;
+mod names;
 mod set_config;
 mod setting;
 
 pub use calls::FunctionName;
+pub use names::{StatementNames, is_prepare_of, may_name_statements, statement_names};
 pub use set_config::ConfigCall;
 pub use setting::{Scope, SetCommand, SettingValue, Value};
 

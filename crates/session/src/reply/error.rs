@@ -18,6 +18,7 @@ impl Step<'_, '_> {
         if self.server.replies.front() == Some(PendingReply::InternalQuery) {
             let action = self.swallow_body();
             if let (ReplyAction::Swallow, Some(body)) = (&action, whole) {
+                self.server.prepared_by_sql.note_failure(self.server.replies.answered(), body);
                 *self.context.internal_error = Some(body.to_vec());
             }
             return action;
@@ -50,7 +51,10 @@ impl Step<'_, '_> {
         if let Some(fault) = self.fault(header).filter(|_| !self.outcome.fatal) {
             return ReplyAction::Fault(fault);
         }
-        self.note_error(&rest[HEADER_BYTES..]);
+        let is_unseen = !self.outcome.fatal && self.server.replies.fails_unseen();
+        if !is_unseen {
+            self.note_error(&rest[HEADER_BYTES..]);
+        }
         self.server.effects.resets.fail();
         self.server.session.note_error();
         let replacement = whole.filter(|_| !self.outcome.fatal).and_then(|body| self.rewrite_error(body));
@@ -68,7 +72,9 @@ impl Step<'_, '_> {
             | PendingReply::InternalClose(statement) => {
                 statements.skipped(statement);
             }
-            PendingReply::LocalParseComplete | PendingReply::LocalCloseComplete => names += 1,
+            PendingReply::LocalParseComplete
+            | PendingReply::LocalCloseComplete
+            | PendingReply::InternalOwnParse => names += 1,
             _ => {}
         });
         self.server.skipping.fail(sync_is_to_come);
@@ -79,6 +85,9 @@ impl Step<'_, '_> {
             client.drop_describes_before(self.server.replies.answered(), self.context.registry);
         }
         self.end_unneeded_recording();
+        if is_unseen {
+            return ReplyAction::Swallow; // The client's Query, which comes next, is judged by itself.
+        }
         let Some(frame) = replacement else { return ReplyAction::Pass };
         self.server.internal.replace(frame);
         ReplyAction::Replaced
@@ -114,7 +123,7 @@ impl Step<'_, '_> {
                 let message = named_as(wire::error::parse(body).message()?, &name);
                 encode::error_with_message(&mut frame, body, &message);
             }
-            _ => return None,
+            _ => return self.server.reason_it_is_missing(body),
         }
         Some(frame)
     }

@@ -13,7 +13,7 @@ impl Step<'_, '_> {
     /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
     pub(super) fn for_client_only(&mut self) -> ReplyAction {
         if !self.is_private() {
-            return ReplyAction::Pass;
+            return if self.is_own_notice() { self.swallow_body() } else { ReplyAction::Pass };
         }
         let action = self.swallow_body();
         let is_asked = self.server.replies.front() == Some(PendingReply::InternalQuery);
@@ -33,6 +33,19 @@ impl Step<'_, '_> {
         {
             self.server.internal.keep_notification(frame);
         }
+    }
+
+    /// It is a warning about a statement that Weir has parsed once more: its client was warned when it prepared it.
+    fn is_own_notice(&self) -> bool {
+        let is_internal = matches!(
+            self.server.replies.front(),
+            Some(
+                PendingReply::InternalParse(_)
+                    | PendingReply::InternalDescribe(..)
+                    | PendingReply::InternalOwnParse
+            )
+        );
+        is_internal && self.input.get(self.at) == Some(&tag::NOTICE)
     }
 
     /// What comes now is not for a client: it answers Weir's own query, or no client is linked.

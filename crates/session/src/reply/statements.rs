@@ -167,6 +167,7 @@ impl Step<'_, '_> {
     /// The server dropped all its prepared statements, and the client meant its own.
     pub(super) fn forget_statements(&mut self) {
         self.server.statements.clear();
+        self.server.prepared_discarded();
         if self.server.replies.front() != Some(PendingReply::InternalQuery)
             && let Some(names) = &mut self.context.names
         {
@@ -197,6 +198,15 @@ impl Step<'_, '_> {
             Some(PendingReply::InternalParse(statement)) => {
                 self.server.replies.pop();
                 self.server.statements.answered(statement, true);
+                ReplyAction::Swallow
+            }
+            Some(PendingReply::OwnParse) => {
+                self.server.replies.pop();
+                ReplyAction::Pass
+            }
+            Some(PendingReply::InternalOwnParse) => {
+                self.server.replies.pop();
+                self.confirm();
                 ReplyAction::Swallow
             }
             _ => self.internal_step(header),

@@ -19,6 +19,11 @@ pub(crate) enum PendingReply {
     InternalParse(StatementId),
     /// Weir's own Describe of a statement, right behind its Parse: swallow the description, and compare it.
     InternalDescribe(StatementId, Reader),
+    /// The client's Parse of a statement under its own name, which SQL may have taken: ParseComplete.
+    OwnParse,
+    /// Weir's own Parse of a client's statement under the client's name, because SQL names it: swallow its ParseComplete, and the name
+    /// means what the server has.
+    InternalOwnParse,
     /// The client's Parse of a statement that the server has already: Weir sends ParseComplete.
     LocalParseComplete,
     /// Bind of the statement without a name: BindComplete.
@@ -53,7 +58,7 @@ pub(crate) enum PendingReply {
     /// A Close of nothing, with a Sync, of Weir's own behind Syncs that the server may have ignored: what comes before its
     /// CloseComplete answers those.
     Marker,
-    /// The Sync of a segment that is replayed: swallow its ReadyForQuery.
+    /// The Sync of a segment that is replayed, or behind Weir's own Parse in front of a Query: swallow its ReadyForQuery.
     InternalSync,
     /// A message of a BEGIN that was deferred, in front of the client's request (`deferred_begin`): swallow its reply.
     DeferredBegin,

@@ -82,6 +82,7 @@ impl Step<'_, '_> {
         }
         let statement = match self.find(bind.name) {
             Lookup::Unresolved => return RequestAction::AwaitReplies,
+            Lookup::Unknown if self.server.is_own_name(bind.name) => return self.bind_own(bind),
             Lookup::Unknown if self.server.replies.has_change() => return RequestAction::AwaitReplies,
             Lookup::Unknown => return self.refuse_bind(bind, out),
             Lookup::Is(statement) => statement,
@@ -94,11 +95,16 @@ impl Step<'_, '_> {
                 return self.refuse_old_description(bind, out);
             }
         };
-        self.context.bound += 1;
         let effects = match &before {
             Prerequisite::Nothing(traits) => traits.effects,
             _ => self.context.registry.effects(statement),
         };
+        if effects.any(Effects::NAMES)
+            && let Some(action) = self.before_names_of(statement, bind, out)
+        {
+            return action;
+        }
+        self.context.bound += 1;
         self.flush(out);
         let pending = match self.ensure_prepared(bind.name, statement, before, bind.header, bind.at, out) {
             true => PendingReply::RecordedBind(statement),
@@ -118,6 +124,18 @@ impl Step<'_, '_> {
         send(&mut self.server.replay_buffer, bind.at, out, |bytes| bind.begin(bytes, statement));
         self.server.ask(pending);
         bind.dropped()
+    }
+
+    /// The text of a statement that is bound names prepared statements.
+    #[cold]
+    fn before_names_of(
+        &mut self,
+        statement: StatementId,
+        bind: &Bind<'_>,
+        out: &mut impl Output,
+    ) -> Option<RequestAction> {
+        let text = self.context.registry.rest(statement).cloned()?;
+        self.before_names_in(&text, false, bind.at, out)
     }
 
     /// What the tables and views that a statement names may change in its session. They may have changed since it was parsed.

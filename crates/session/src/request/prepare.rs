@@ -38,6 +38,9 @@ pub(super) enum Obstacle {
 impl Step<'_, '_> {
     /// The settings under which the server will parse what is sent now.
     pub(super) fn in_force(&mut self) -> InForce {
+        if self.server.session.reads_otherwise() {
+            return InForce::Settings(None);
+        }
         let ServerProtocol { settings, transaction, replies, effects, parameters, .. } = &mut *self.server;
         settings.in_force(*transaction, replies, effects.segment(), parameters, self.context.registry)
     }
@@ -99,7 +102,10 @@ impl Step<'_, '_> {
     /// This client, here in its stream.
     #[inline(always)]
     fn use_site(&mut self, parses: bool) -> UseSite {
-        let known = self.server.settings.known_id(&self.server.parameters, self.server.effects.segment());
+        let known = match self.server.session.reads_otherwise() {
+            true => None,
+            false => self.server.settings.known_id(&self.server.parameters, self.server.effects.segment()),
+        };
         let settings = known.or_else(|| self.settings_id_in_force());
         UseSite { client: self.context.client, segment: self.server.replies.segment(), settings, parses }
     }

@@ -31,7 +31,7 @@ impl Step<'_, '_> {
     ) -> RequestAction {
         match header.tag {
             tag::PARSE => match frontend::parse_name(body) {
-                Found::Yes((b"", rest)) => self.parse_unnamed(&body[rest..], complete),
+                Found::Yes((b"", rest)) => self.parse_unnamed(header, &body[rest..], complete, at, out),
                 Found::Yes(_) if !complete => RequestAction::Hold,
                 Found::Yes((name, rest)) => self.parse(header, name, &body[rest..], at, out),
                 Found::More => RequestAction::Hold,
@@ -58,7 +58,14 @@ impl Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn parse_unnamed(&mut self, text: &[u8], complete: bool) -> RequestAction {
+    fn parse_unnamed(
+        &mut self,
+        header: Header,
+        text: &[u8],
+        complete: bool,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> RequestAction {
         if !self.server.skipping.is_on() {
             let effects = match effects(text) {
                 None if !complete => return RequestAction::Hold,
@@ -67,9 +74,19 @@ impl Step<'_, '_> {
             if self.context.resets.is_some() && effects.any(Effects::ALTERING) && !self.unnamed_resets() {
                 return RequestAction::Hold;
             }
-            let effects = match self.server.session.is_followed() {
-                true => effects.and(self.unnamed_session_effects(text, complete)),
-                false => effects,
+            let effects = if self.server.session.is_followed() {
+                if self.awaits_whole_text(header, complete) {
+                    return RequestAction::Hold;
+                }
+                let found = self.unnamed_session_effects(text, complete);
+                if found.any(Effects::NAMES)
+                    && let Some(action) = self.before_names_in(text, false, at, out)
+                {
+                    return action;
+                }
+                effects.and(found)
+            } else {
+                effects
             };
             let segment = self.server.replies.segment();
             self.server.statements.unnamed.parse_sent(self.context.client, effects, segment);
@@ -110,6 +127,7 @@ impl Step<'_, '_> {
         match self.find(name) {
             Lookup::Unresolved => return RequestAction::AwaitReplies,
             Lookup::Is(taken) => return self.refuse_parse(header, name, taken, rest, at, out),
+            Lookup::Unknown if self.server.is_own_name(name) => return self.pass_own(tag::PARSE),
             Lookup::Unknown => {}
         }
         let InForce::Settings(settings) = self.in_force() else { return RequestAction::AwaitReplies };
@@ -151,6 +169,9 @@ impl Step<'_, '_> {
             return dropped;
         }
         let found = self.find(name);
+        if found == Lookup::Unknown && self.server.is_own_name(name) {
+            return self.pass_own(header.tag);
+        }
         if found == Lookup::Unresolved || self.server.replies.has_change() {
             return RequestAction::AwaitReplies;
         }
@@ -213,7 +234,7 @@ impl Step<'_, '_> {
     }
 
     #[inline(always)]
-    fn describe_portal(&mut self) -> RequestAction {
+    pub(super) fn describe_portal(&mut self) -> RequestAction {
         self.note_describe();
         self.note_describe_sent();
         self.pass(PendingReply::Describe)

@@ -8,7 +8,7 @@ use super::{Boundary, ServerProtocol};
 use crate::changing_relations::ChangingRelations;
 use crate::server_statements::UnnamedStatement;
 use crate::session_state::{self, AskedSettings, Kinds, Pin, Pins, SessionState};
-use crate::{LearnedSettings, Parameters, PendingReply, Tracked};
+use crate::{LearnedSettings, Parameters, PendingReply, StatementRegistry, Tracked};
 
 impl ServerProtocol {
     /// Whether it is followed what clients leave in the session (`session_state = virtual`).
@@ -109,6 +109,7 @@ impl ServerProtocol {
         tracked: &Tracked,
         default_params: &Parameters,
         learned: &mut LearnedSettings,
+        registry: &mut StatementRegistry,
     ) -> bool {
         let Some(state) = session_state::read(self.internal.take_result().into_rows()) else { return false };
         let kinds = self.session.unknown();
@@ -122,7 +123,11 @@ impl ServerProtocol {
             }
             self.parameters.note_unreported(default_params, &known);
         }
+        if kinds.any(Kinds::PREPARED) {
+            self.prepared_found(state.prepared, tracked, registry);
+        }
         self.session.answered(kinds, state.pins);
+        self.judge_prepared(tracked);
         true
     }
 
@@ -160,6 +165,7 @@ impl ServerProtocol {
     ) -> bool {
         if self.session.unknown() == Kinds::SETTINGS && self.reports_all_set(tracked, default_params) {
             self.session.answered(Kinds::SETTINGS, Pins::default());
+            self.judge_prepared(tracked);
             return true;
         }
         let known = self
@@ -170,7 +176,11 @@ impl ServerProtocol {
             self.parameters.note_unreported(default_params, known);
             self.session.answered(Kinds::SETTINGS, Pins::default());
         }
-        known.is_some()
+        let is_known = known.is_some();
+        if is_known {
+            self.judge_prepared(tracked);
+        }
+        is_known
     }
 
     /// A command ran that may have changed triggers, views and functions, since this was asked last.

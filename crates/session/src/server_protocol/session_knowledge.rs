@@ -65,7 +65,13 @@ pub(crate) struct SessionKnowledge {
     names: Vec<Box<str>>,
     /// Custom parameters were set whose names are not kept: PostgreSQL lists none that it is not asked for by name.
     has_unlisted: bool,
+    /// Statements that texts have named since: SQL may have prepared them.
+    statements: Vec<Box<str>>,
+    /// SQL has prepared a statement whose name no text has shown.
+    has_prepared_unseen: bool,
     transcript: Transcript,
+    /// What the parser reads may have been changed for the transaction that runs, and no server reports it.
+    reads_otherwise: bool,
 }
 
 /// Why a client keeps its server because of its session.
@@ -111,6 +117,26 @@ impl Default for Transcript {
     }
 }
 
+/// Words of settings that the parser reads and that a server may not report ([`crate::parse_settings`]), or that change those.
+const READ_BY_PARSER: [&[u8]; 10] = [
+    b"search_path",
+    b"schema",
+    b"role",
+    b"authorization",
+    b"array_nulls",
+    b"backslash_quote",
+    b"lc_monetary",
+    b"timezone_abbreviations",
+    b"transform_null_equals",
+    b"xml",
+];
+
+/// This text, which sets parameters, may set one of these.
+fn may_change_reading(text: &[u8]) -> bool {
+    let names = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    READ_BY_PARSER.iter().any(|word| names(word)) || sql::settings_set(text) == sql::SettingsSet::Unknown
+}
+
 /// The longest transcript that is kept, in bytes.
 const TRANSCRIPT_BYTES: usize = 1024;
 
@@ -152,6 +178,18 @@ impl SessionKnowledge {
         self.reasons.any()
     }
 
+    /// Nothing runs: what was set for a transaction is over.
+    #[inline(always)]
+    pub(crate) fn mark_quiet(&mut self) {
+        self.reads_otherwise = false;
+    }
+
+    /// It is not known under which settings the server parses, because some were changed that it does not report.
+    #[inline(always)]
+    pub(crate) fn reads_otherwise(&self) -> bool {
+        self.reads_otherwise
+    }
+
     /// It has to be asked for, and can be: the query would end the unnamed statement that the client is about to bind.
     #[inline]
     pub(crate) fn is_to_be_asked(&self) -> bool {
@@ -191,6 +229,7 @@ impl SessionKnowledge {
         }
         (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
         (self.set, self.transcript) = (SetNames::Any, Transcript::More);
+        self.reads_otherwise = true;
         self.note_names(message); // Those that are too many reach nobody else: `called_by`.
     }
 
@@ -209,6 +248,7 @@ impl SessionKnowledge {
         if !self.is_followed {
             return;
         }
+        self.reads_otherwise |= may_change_reading(text);
         match sql::settings_set(text) {
             sql::SettingsSet::Local => return,
             sql::SettingsSet::Named(names) => {
@@ -302,6 +342,47 @@ impl SessionKnowledge {
         has_room
     }
 
+    /// A text names statements that it prepares or has prepared under these names.
+    #[cold]
+    pub(crate) fn note_statements<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+        for name in names {
+            if self.statements.len() < MAX_NAMES && !self.names_statement(name) {
+                self.statements.push(name.as_str().into());
+            } else if self.statements.len() >= MAX_NAMES {
+                self.has_prepared_unseen = true;
+            }
+        }
+    }
+
+    /// SQL may prepare a statement whose name the text does not show.
+    pub(crate) fn note_prepared_unseen(&mut self) {
+        self.has_prepared_unseen = true;
+    }
+
+    /// A text has named this statement since the session was last known.
+    pub(crate) fn names_statement(&self, name: &str) -> bool {
+        self.statements.iter().any(|known| **known == *name)
+    }
+
+    /// SQL may have prepared this statement since the session was last known.
+    pub(crate) fn may_have_prepared(&self, name: &str) -> bool {
+        self.has_prepared_unseen || self.names_statement(name)
+    }
+
+    /// The server has a statement under the client's own name that may have been changed: it is asked for.
+    #[cold]
+    pub(crate) fn note_prepared(&mut self) {
+        if self.is_followed {
+            self.reasons.unknown = self.reasons.unknown.and(Kinds::PREPARED);
+            self.transcript = Transcript::More;
+        }
+    }
+
+    /// The statements that SQL has prepared can be prepared on another server, or only this one has them.
+    pub(crate) fn note_prepared_stay(&mut self, stay: bool) {
+        self.reasons.pins.set(Pin::PreparedStatements, self.is_followed && stay);
+    }
+
     /// A command has ended, with this tag.
     #[inline(always)]
     pub(crate) fn note_command(&mut self, command: &[u8]) {
@@ -331,6 +412,9 @@ impl SessionKnowledge {
                     self.transcript = Transcript::More;
                 }
             }
+        }
+        if word == b"PREPARE" && self.statements.is_empty() {
+            self.has_prepared_unseen = true;
         }
         if word == b"LOAD" {
             self.reasons.pins.set(Pin::Libraries, true);
@@ -375,6 +459,9 @@ impl SessionKnowledge {
         }
         self.reasons.unknown = Kinds::NONE;
         self.names.clear();
+        if kinds.any(Kinds::PREPARED) {
+            (self.statements, self.has_prepared_unseen) = (Vec::new(), false);
+        }
         (self.set, self.transcript) = (SetNames::None, Transcript::default());
     }
 

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, first_message, greet, internal_query, login_server, opening, parameters, pins,
-    relations, relay, server_end, session_state, shuffle,
+    relations, relay, server_end, session_state, shuffle, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -121,6 +121,14 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
 /// Links a client that logs in. False: its server is made like it first ([`prepared`]), or it has failed.
 pub(crate) fn link_at_login(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     link_or_prepare(core, client_conn, server_conn).is_some()
+}
+
+/// The server has its client's settings now.
+pub(crate) fn settings_given(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    parameters::note_unreported(core, client_conn, server_conn);
+    if !sql_statements::give(core, client_conn, server_conn) {
+        prepared(core, server_conn, client_conn);
+    }
 }
 
 /// The server has its client's parameters now.

@@ -99,7 +99,7 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
         Phase::Preparing(server) => {
             let Some(preparing) = core.conns.server_mut(server) else { return };
             match preparing.phase {
-                server::Phase::InternalQuery(InternalQuery::Restore(_)) => {
+                server::Phase::InternalQuery(InternalQuery::Restore(_) | InternalQuery::Statements(_)) => {
                     server_end::close_server(core, server, CloseReason::ClientLeft);
                 }
                 server::Phase::InternalQuery(InternalQuery::SessionState { failed, .. }) => {

@@ -18,7 +18,9 @@ use crate::connections::Conn;
 use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, client_end, parameters, relations, relay, server_end, session_state};
+use crate::link::{
+    checkout, client_end, parameters, relations, relay, server_end, session_state, sql_statements,
+};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::log_format::excerpt;
@@ -94,12 +96,15 @@ fn idle_server_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let Some(server) = core.server(conn) else { return };
     let Phase::InternalQuery(internal_query) = server.phase else { return };
+    if matches!(internal_query, InternalQuery::Statements(_)) && server.protocol.is_busy() {
+        return; // Each statement is a query.
+    }
     let failed = server.internal_error.take();
     server.unasked_bytes = 0;
     match (internal_query, failed) {
-        (InternalQuery::Apply(client) | InternalQuery::Restore(client), None) => {
-            checkout::prepared(core, conn, client)
-        }
+        (InternalQuery::Apply(client), None) => checkout::settings_given(core, conn, client),
+        (InternalQuery::Statements(client), _) => sql_statements::given(core, conn, client),
+        (InternalQuery::Restore(client), None) => checkout::prepared(core, conn, client),
         (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
             refused_parameters(core, conn, client, &error);
         }
@@ -165,6 +170,7 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         InternalQuery::Check => global.server_check_query.clone(),
         InternalQuery::Reset => global.server_reset_query.clone(),
         InternalQuery::Apply(_)
+        | InternalQuery::Statements(_)
         | InternalQuery::Restore(_)
         | InternalQuery::SessionState { .. }
         | InternalQuery::Relations

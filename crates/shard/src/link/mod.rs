@@ -21,4 +21,5 @@ pub(crate) mod relay;
 pub(crate) mod server_end;
 pub(crate) mod session_state;
 mod shuffle;
+pub(crate) mod sql_statements;
 pub(crate) mod startup_values;

@@ -8,7 +8,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::core::Core;
-use crate::link::{checkout, client_end};
+use crate::link::{checkout, client_end, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -32,6 +32,10 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
     }
+    if sql_statements::give(core, client_conn, server_conn) {
+        return None;
+    }
+    let (client, server) = core.conns.linked(client_conn, server_conn)?;
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     share_parameters(core, client_conn, server_conn);
@@ -61,7 +65,10 @@ pub(crate) fn share_parameters(core: &mut Core, client_conn: ConnId, server_conn
         }
         server.protocol.parameters = local_pool.last_params.clone();
     }
-    client.parameters = server.protocol.parameters.clone();
+    client.parameters.take_over_settings(&server.protocol.parameters);
+    if server.protocol.lacks_prepared() {
+        server.protocol.parameters.unshare(); // Its next client, this one too, is given its own.
+    }
     if let Some(startup) = &mut client.startup {
         startup.spell_as(&own, &canonical);
     }

@@ -293,7 +293,7 @@ fn step_to_client(
     let outcome = server.protocol.step(&mut context, bytes, &mut sides);
     let forwarded = sides.forwarded;
     if outcome.parameters_changed {
-        client.parameters = server.protocol.parameters.clone();
+        client.parameters.take_over_settings(&server.protocol.parameters);
     }
     // What the server reports before it has them does not change that the client has them.
     if outcome.lost || outcome.parameters_changed && server.protocol.holds_requests() {

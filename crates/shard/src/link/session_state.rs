@@ -81,7 +81,7 @@ fn note_answer(core: &mut Core, server_conn: ConnId) -> bool {
         local_pool.relations.expire();
     }
     let learned = &mut local_pool.learned_settings;
-    server.protocol.session_answered(&core.tracked, &local_pool.default_params, learned)
+    server.protocol.session_answered(&core.tracked, &local_pool.default_params, learned, &mut core.registry)
 }
 
 /// The client has what was found; it leaves the server, unless that holds more. Where nothing could be found out it keeps the
@@ -95,6 +95,8 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     if is_known {
         let default_params = &local_pool.default_params;
         client.parameters.note_unreported(default_params, &server.protocol.parameters);
+        let prepared = server.protocol.prepared_of_client(client.parameters.prepared());
+        client.parameters.set_prepared(prepared);
         if let Some(startup) = &client.startup {
             client.parameters.return_to_startup(startup, default_params);
         }

@@ -21,7 +21,7 @@ impl Client {
         default_params: Option<&Parameters>,
     ) {
         let (Some(startup), lost) = (&self.startup, protocol.lost()) else { return };
-        self.parameters = protocol.parameters.clone();
+        self.parameters.take_over_settings(&protocol.parameters);
         if let Some(default_params) = default_params.filter(|_| protocol.follows_session()) {
             self.parameters.return_to_startup(startup, default_params);
         }

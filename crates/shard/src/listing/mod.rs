@@ -430,6 +430,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         server::Phase::Linked(_)
         | server::Phase::InternalQuery(
             InternalQuery::Apply(_)
+            | InternalQuery::Statements(_)
             | InternalQuery::Restore(_)
             | InternalQuery::SessionState { .. }
             | InternalQuery::Freshen(_)

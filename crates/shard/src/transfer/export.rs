@@ -228,6 +228,7 @@ fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
     out.text(field::PHASE, phase);
     out.text(field::PEER, &peer_text(client.peer));
     put_parameters(core, &mut out, field::PARAMETER, &client.parameters);
+    statements::put_sql_statements(core, &mut out, &client.parameters);
     if let Some(startup) = &client.startup {
         put_parameters(core, &mut out, field::STARTUP, startup);
     }
@@ -273,6 +274,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     }
     out.number(field::ID, server.id);
     put_parameters(core, &mut out, field::PARAMETER, &server.protocol.parameters);
+    statements::put_sql_statements(core, &mut out, &server.protocol.parameters);
     out.number(field::NON_ASCII, 1);
     out.number(field::SESSION_UNKNOWN, server.protocol.keeps_client().into());
     out.number(field::UNKNOWN_SETTINGS, server.protocol.has_unknown_settings().into());

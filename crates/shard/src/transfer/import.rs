@@ -258,6 +258,7 @@ fn client_of(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Option<C
     let login_user = Arc::from(fields.text(field::LOGIN_USER)?);
     let mut client = Client::new(fields.number(field::ID)?, peer, &core.tracked, login_user, core.now);
     client.parameters = read_parameters(core, fields, field::PARAMETER);
+    statements::read_sql_statements(core, fields, &mut client.parameters);
     let startup = read_parameters(core, fields, field::STARTUP);
     client.startup = fields.bytes(field::STARTUP).is_some().then_some(startup);
     let key = fields.bytes(field::LONG_CANCEL_KEY).or(fields.bytes(field::CANCEL_KEY));
@@ -274,7 +275,8 @@ fn client_of(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Option<C
 fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
     let status = Server::status_of(fields.number(field::STATUS)?);
     let doubtful = fields.number(field::DOUBTFUL) != Some(0);
-    let parameters = read_parameters(core, fields, field::PARAMETER);
+    let mut parameters = read_parameters(core, fields, field::PARAMETER);
+    statements::read_sql_statements(core, fields, &mut parameters);
     let catalog = core.local_pools.get(pool_id)?.catalog();
     let mut protocol = ServerProtocol::imported(parameters, status, doubtful).with_catalog(catalog);
     statements::read_server_statements(core, fields, catalog, &mut protocol.statements)?;

@@ -7,7 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use session::{Catalog, ClientStatements, Description, ImportedStatement, ServerStatements, StatementId};
+use session::{
+    Catalog, ClientStatements, Description, ImportedStatement, Parameters, ServerStatements, SqlStatements,
+    StatementId,
+};
 
 use crate::core::Core;
 use crate::takeover::field;
@@ -36,6 +39,26 @@ pub(crate) fn put_server_statements(core: &Core, out: &mut FieldsOut, statements
         out.bytes(field::STATEMENT, &paired(id.to_string().as_bytes(), rest));
         put_scope(core, out, id);
     }
+}
+
+/// What SQL has prepared.
+pub(crate) fn put_sql_statements(core: &Core, out: &mut FieldsOut, parameters: &Parameters) {
+    for (number, name, text) in parameters.prepared().export(parameters, &core.tracked) {
+        let rest = [name.as_bytes(), b"\0", text.unwrap_or_default().as_bytes()].concat();
+        out.bytes(field::SQL_STATEMENT, &[&number.to_be_bytes(), &rest[..]].concat());
+    }
+}
+
+/// What SQL has prepared, of a session with these parameters.
+pub(crate) fn read_sql_statements(core: &Core, fields: &Fields<'_>, parameters: &mut Parameters) {
+    let read = |bytes: &[u8]| {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (name, text) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
+        let text = (!text.is_empty()).then(|| text.to_owned());
+        Some((u64::from_be_bytes(*number), name.to_owned(), text))
+    };
+    let statements = fields.all(field::SQL_STATEMENT).filter_map(read);
+    parameters.set_prepared(SqlStatements::import(statements, parameters, &core.tracked));
 }
 
 fn put_scope(core: &Core, out: &mut FieldsOut, id: StatementId) {

@@ -105,6 +105,16 @@ pub fn error_with_message(out: &mut Vec<u8>, body: &[u8], message: &[u8]) {
         .end();
 }
 
+/// ErrorResponse with the fields of this body, but for its position in the text of the query.
+pub fn error_without_position(out: &mut Vec<u8>, body: &[u8]) {
+    crate::error::parse(body)
+        .fields()
+        .filter(|(kind, _)| *kind != b'P')
+        .fold(Message::tagged(out, tag::ERROR), |report, (kind, value)| report.byte(kind).text(value))
+        .byte(0)
+        .end();
+}
+
 /// NoticeResponse, with the fields of [`error`].
 pub fn notice(out: &mut Vec<u8>, severity: &str, sqlstate: &str, message: &str) {
     report(out, tag::NOTICE, severity, sqlstate, message);
