@@ -21,9 +21,7 @@ HOLES = {
     "currval": "currval and lastval of a sequence that is not temporary",
     "unseen": "settings that a trigger, a view or an operator leaves where the text calls no function",
     "pid": "the process ID of a notification",
-    "names": "a statement that the protocol has prepared, named by SQL",
     "startup": "startup parameters, behind a RESET that a text hides, or of one that is not tracked in the same request or transaction",
-    "reparsed": "warnings about the text of a named statement, which come once more",
     "encodings": "values that the client_encoding does not have",
 }
 
@@ -74,7 +72,7 @@ class Writer:
 
     def episodes(self, length):
         kinds = [
-            (self.settings, 6), (self.block, 4), (self.block_in_one, 2), (self.temporary, 2), (self.cursor, 2), (self.sql_prepared, 2), (self.protocol_prepared, 3),
+            (self.settings, 6), (self.block, 4), (self.block_in_one, 2), (self.temporary, 2), (self.cursor, 2), (self.sql_prepared, 2), (self.protocol_prepared, 3), (self.mixed_names, 3),
             (self.advisory, 2), (self.shared_lock, 0.7), (self.listen, 2), (self.notify, 1), (self.roles, 1.5), (self.discard, 1), (self.copy, 1),
             (self.malformed, 1.5), (self.encoding, 1), (self.backslashes, 1), (self.vanish, 1.5), (self.reconnect, 1), (self.library, 0.3), (self.procedures, 1),
             (self.paths, 1), (self.unnamed, 0.5), (self.oversized, 0.3), (self.begin_while_held, 1),
@@ -225,7 +223,7 @@ class Writer:
         texts = [
             ("select {n} as own", ()), ("select $1::int + {n}", (b"4",)), ("select * from {m} order by id", ()), ("select place from which", ()),
             ("select set_config('app.tenant', $1, false)", (b"bound {n}",)), ("update {m} set word = $1 where id = 1 returning word", (b"new",)),
-            ("select current_setting('work_mem'), %s'01/02/2024'::date" % ("'\\101', " * ("reparsed" in self.holes)), ()), ("set lock_timeout = '53s'", ()), ("select leave('work_mem', $1)", (b"14MB",)),
+            ("select current_setting('work_mem'), '\\101', '01/02/2024'::date", ()), ("set lock_timeout = '53s'", ()), ("select leave('work_mem', $1)", (b"14MB",)),
         ]
         steps, name = [], rng.choice(("a", "b", "c"))
         text, values = rng.choice(texts)
@@ -238,9 +236,28 @@ class Writer:
             between = [self.rng.choice((self.change, self.look))()] if rng.random() < 0.5 else []
             steps.append(self.step(*between, bound, bound if rng.random() < 0.3 else []))
         if rng.random() < 0.6:
-            ends = [[Call("close", (b"S", name)), Call("SYNC")], [self.query("deallocate all")], [self.query("discard all")], *[[self.query(f"deallocate {name}")]] * ("names" in self.holes)]
+            ends = [[Call("close", (b"S", name)), Call("SYNC")], [self.query("deallocate all")], [self.query("discard all")], [self.query(f"deallocate {name}")], self.extended(f"deallocate {name}")]
             steps.append(self.step(rng.choice(ends), [Call("bind", (name, "", values)), Call("execute"), Call("SYNC")]))
         return steps
+
+    def mixed_names(self):
+        """The same names by SQL and by the protocol."""
+        rng = self.rng
+        acts = [
+            lambda name: self.run(f"prepare {name} as select {{n}} as own"), lambda name: self.run(f"prepare {name} (int) as select $1 + {{n}}"),
+            lambda name: self.run(f"execute {name}"), lambda name: self.run(f"execute {name}"), lambda name: self.run(f"execute {name} (1)"),
+            lambda name: self.run(f"deallocate {name}"), lambda name: self.run(f"deallocate prepare {name}"), lambda name: self.query(f"explain (costs off) execute {name}"),
+            lambda name: self.query(f"deallocate {name}; prepare {name} as select 'anew'; execute {name}"), lambda name: self.run(rng.choice(("begin", "commit", "rollback", "select 1/0"))),
+            lambda name: self.run(rng.choice(("deallocate all", "discard all", "discard plans", "set datestyle = 'German'", "select run('select 1')"))),
+            lambda name: [Call("parse", (name, self.filled("select {n} as own, '01/02/2024'::date"))), Call("SYNC")],
+            lambda name: [Call("parse", (name, self.filled("select * from {m} order by id"))), Call("describe", (b"S", name)), Call("SYNC")],
+            lambda name: [Call("bind", (name, "", ())), Call("describe", (b"P", "")), Call("execute"), Call("SYNC")],
+            lambda name: [Call("bind", (name, "", ())), Call("execute"), Call("SYNC")],
+            lambda name: [Call("describe", (b"S", name)), Call("SYNC")], lambda name: [Call("close", (b"S", name)), Call("SYNC")],
+            lambda name: [Call("parse", (name, "select 1")), Call("bind", (name, "", ())), Call("execute"), Call("close", (b"S", name)), Call("SYNC")],
+        ]
+        steps = [self.step(*[rng.choice(acts)(rng.choice(("a", "p"))) for _ in range(rng.randint(1, 3))], holds=True) for _ in range(rng.randint(3, 6))]
+        return [*steps, self.step(self.query("rollback"), self.query("discard all"), self.look())]
 
     def advisory(self):
         return self.held(

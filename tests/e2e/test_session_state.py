@@ -161,7 +161,7 @@ def test_what_keeps_a_client_on_its_server_is_shown(virtual):
         ("drop table t",),
         ("listen a", "listen"),
         ("unlisten a",),
-        ("prepare p as select 1", "prepared"),
+        ("prepare p as select 'now'::timestamptz", "prepared"),
         ("deallocate p",),
         ("select pg_advisory_lock(7)", "advisory_lock"),
         ("select pg_advisory_unlock_all()",),

@@ -98,6 +98,7 @@ impl Step<'_, '_> {
             send_internal(self.server, at, out, |bytes| {
                 parse_message(bytes, name.as_bytes(), rest.as_deref().unwrap_or(EMPTY));
             });
+            self.server.forget_lacking(name);
             let segment = self.server.replies.segment();
             let names = self.request.statements.get_or_insert_default();
             names.give_up(name.as_bytes(), segment);

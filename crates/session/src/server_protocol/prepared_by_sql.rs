@@ -99,6 +99,11 @@ impl ServerProtocol {
         self.prepared_by_sql.has_failed(name.as_bytes())
     }
 
+    /// It is deallocated.
+    pub(crate) fn forget_lacking(&mut self, name: &str) {
+        self.prepared_by_sql.failed.retain(|(failed, _)| **failed != *name);
+    }
+
     /// The catalog shows these statements.
     pub(super) fn prepared_found(
         &mut self,
