@@ -21,6 +21,7 @@ HOLES = {
     "currval": "currval and lastval of a sequence that is not temporary",
     "unseen": "settings that a trigger, a view or an operator leaves where the text calls no function",
     "pid": "the process ID of a notification",
+    "reread": "constants of a statement of the protocol that were read by other settings than those of its use",
     "startup": "startup parameters, behind a RESET that a text hides, or of one that is not tracked in the same request or transaction",
     "encodings": "values that the client_encoding does not have",
 }
@@ -223,7 +224,7 @@ class Writer:
         texts = [
             ("select {n} as own", ()), ("select $1::int + {n}", (b"4",)), ("select * from {m} order by id", ()), ("select place from which", ()),
             ("select set_config('app.tenant', $1, false)", (b"bound {n}",)), ("update {m} set word = $1 where id = 1 returning word", (b"new",)),
-            ("select current_setting('work_mem'), '\\101', '01/02/2024'::date", ()), ("set lock_timeout = '53s'", ()), ("select leave('work_mem', $1)", (b"14MB",)),
+            ("select current_setting('work_mem'), '\\101'%s" % (", '01/02/2024'::date" * ("reread" in self.holes)), ()), ("set lock_timeout = '53s'", ()), ("select leave('work_mem', $1)", (b"14MB",)),
         ]
         steps, name = [], rng.choice(("a", "b", "c"))
         text, values = rng.choice(texts)
@@ -249,7 +250,7 @@ class Writer:
             lambda name: self.run(f"deallocate {name}"), lambda name: self.run(f"deallocate prepare {name}"), lambda name: self.query(f"explain (costs off) execute {name}"),
             lambda name: self.query(f"deallocate {name}; prepare {name} as select 'anew'; execute {name}"), lambda name: self.run(rng.choice(("begin", "commit", "rollback", "select 1/0"))),
             lambda name: self.run(rng.choice(("deallocate all", "discard all", "discard plans", "set datestyle = 'German'", "select run('select 1')"))),
-            lambda name: [Call("parse", (name, self.filled("select {n} as own, '01/02/2024'::date"))), Call("SYNC")],
+            lambda name: [Call("parse", (name, self.filled("select {n} as own, current_setting('datestyle')"))), Call("SYNC")],
             lambda name: [Call("parse", (name, self.filled("select * from {m} order by id"))), Call("describe", (b"S", name)), Call("SYNC")],
             lambda name: [Call("bind", (name, "", ())), Call("describe", (b"P", "")), Call("execute"), Call("SYNC")],
             lambda name: [Call("bind", (name, "", ())), Call("execute"), Call("SYNC")],

@@ -24,16 +24,23 @@ impl Analyses {
         if sql::plainly_hides_nothing(text) { Effects::NONE } else { self.by_shape(text) }
     }
 
+    /// A text that sets parameters is known as such even if it does so for its transaction only.
+    fn effects(found: sql::JudgedEffect, text: &[u8]) -> Effects {
+        let effects = Effects::of_hidden(found.effect);
+        if found.is_of_shape { effects } else { effects.and(Effects::of_reading(text)) }
+    }
+
     #[inline(never)]
     fn by_shape(&mut self, text: &[u8]) -> Effects {
         if !sql::shape(text, &mut self.shape) {
-            return Effects::of_hidden(sql::hidden_effect(text)).and(Effects::of_names(text));
+            let found = sql::judged_effect(text);
+            return Analyses::effects(found, text).and(Effects::of_names(text));
         }
         if let Some(effects) = self.known.get(&*self.shape) {
             return *effects;
         }
         let found = sql::judged_effect(text);
-        let effects = Effects::of_hidden(found.effect).and(Effects::of_names(&self.shape));
+        let effects = Analyses::effects(found, text).and(Effects::of_names(&self.shape));
         if found.is_of_shape {
             if self.known.len() >= MAX_SHAPES {
                 self.known.clear();
@@ -64,7 +71,10 @@ mod tests {
         let mut analyses = Analyses::default();
         let set = |name: &str| format!("select set_config('{name}', 'x', true)");
         assert_eq!(analyses.session_effects(set("a.b").as_bytes()), Effects::NONE);
-        assert_eq!(analyses.session_effects(set("role").as_bytes()), Effects::SETS_VALUES);
+        assert_eq!(
+            analyses.session_effects(set("role").as_bytes()),
+            Effects::SETS_VALUES.and(Effects::READS)
+        );
         assert_eq!(analyses.session_effects(set("a.b").as_bytes()), Effects::NONE);
     }
 

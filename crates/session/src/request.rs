@@ -383,7 +383,7 @@ impl Step<'_, '_> {
             return;
         }
         self.server.session.note_unbound(false);
-        if effects.any(Effects::SESSION) {
+        if effects.any(Effects::NOTED) {
             let message = &rest[..rest.len().min(header.frame_bytes as usize)];
             let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize).unwrap_or_default();
             self.note_session_effects(effects, whole, message);
@@ -404,6 +404,12 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     fn note_session_effects(&mut self, effects: Effects, text: &[u8], message: &[u8]) {
+        if effects.any(Effects::READS) {
+            self.server.session.note_reading();
+        }
+        if !effects.any(Effects::SESSION) {
+            return;
+        }
         if effects.any(Effects::HIDDEN) || effects.any(Effects::LOCKS) && effects.any(Effects::SETS_VALUES) {
             self.server.session.note_hidden(self.context.client, message);
         } else if effects.any(Effects::LOCKS) {

@@ -27,8 +27,12 @@ impl Effects {
     pub(crate) const LOCKS: Effects = Effects(128);
     /// It may name prepared statements by SQL.
     pub(crate) const NAMES: Effects = Effects(256);
+    /// It may set, if only for its transaction, what a text is read by and no server reports.
+    pub(crate) const READS: Effects = Effects(512);
     /// What of these [`sql::hidden_effect`] finds.
     pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES).and(Effects::LOCKS);
+    /// What is noted of a statement before it is executed.
+    pub(crate) const NOTED: Effects = Effects::SESSION.and(Effects::READS);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
@@ -68,6 +72,14 @@ impl Effects {
         }
     }
 
+    /// Whether a text that sets parameters may set one that the parser reads and that a server may not report, or one that changes those.
+    pub(crate) fn of_reading(text: &[u8]) -> Effects {
+        let is_named = |word: &&[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+        let may = READ_BY_PARSER.iter().any(is_named)
+            || is_named(&&b"set_config"[..]) && sql::settings_set(text) == sql::SettingsSet::Unknown;
+        if may { Effects::READS } else { Effects::NONE }
+    }
+
     /// Whether it names prepared statements.
     pub(crate) fn of_names(text: &[u8]) -> Effects {
         if sql::may_name_statements(text) { Effects::NAMES } else { Effects::NONE }
@@ -78,6 +90,20 @@ impl Effects {
         self.0 |= other.0;
     }
 }
+
+/// Words of such parameters ([`crate::parse_settings`]).
+const READ_BY_PARSER: [&[u8]; 10] = [
+    b"search_path",
+    b"schema",
+    b"role",
+    b"authorization",
+    b"array_nulls",
+    b"backslash_quote",
+    b"lc_monetary",
+    b"timezone_abbreviations",
+    b"transform_null_equals",
+    b"xml",
+];
 
 const SETS: Effects = Effects::CALLS.and(Effects::SETTINGS);
 
@@ -190,6 +216,7 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
     let known = known.and(Effects::of_hidden(sql::hidden_effect(text))).and(Effects::of_names(text));
+    let known = if known.any(Effects::SETTINGS) { known.and(Effects::of_reading(text)) } else { known };
     let has = |word| contains_word(text, word).next().is_some();
     match has(b"set_config") {
         true => known.and(SETS),
@@ -277,6 +304,24 @@ mod tests {
     }
 
     #[test]
+    fn what_the_parser_reads_and_no_server_reports_is_known() {
+        for (text, reads) in [
+            (&b"SET LOCAL search_path = a"[..], true),
+            (b"set schema 'a'", true),
+            (b"select set_config('Search_Path', $1, true)", true),
+            (b"select set_config($1, $2, true)", true),
+            (b"set role a", true),
+            (b"set local statement_timeout = 1", false),
+            (b"select set_config('a.b', $1, true)", false),
+            (b"rollback", false),
+            (b"select search_path from t", false),
+        ] {
+            let found = effects_of_whole(text).any(Effects::READS);
+            assert_eq!(found, reads, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
     fn a_command_that_runs_other_sql_is_known_by_its_whole_text() {
         for (text, runs) in [
             (&b"-- next\n Fetch 10 from c\0"[..], true),
@@ -290,7 +335,7 @@ mod tests {
             (b"select U&'\\0061'\0", false),
         ] {
             let known = if runs { Effects::CALLS.and(Effects::UNSEEN) } else { Effects::CALLS };
-            let seen = Effects(effects_of_whole(text).0 & !Effects::SESSION.and(Effects::NAMES).0);
+            let seen = Effects(effects_of_whole(text).0 & !Effects::NOTED.and(Effects::NAMES).0);
             assert_eq!(seen, known, "{}", String::from_utf8_lossy(text));
         }
     }

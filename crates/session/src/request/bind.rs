@@ -63,7 +63,7 @@ impl Step<'_, '_> {
                 if traits.effects.any(Effects::ALTERING) {
                     self.alters_by_portal(None);
                 }
-                if traits.effects.any(Effects::SESSION) {
+                if traits.effects.any(Effects::NOTED) {
                     self.note_session_effects_of(None, traits.effects, bind);
                 }
                 self.pass(PendingReply::Bind)
@@ -118,7 +118,7 @@ impl Step<'_, '_> {
             true => effects.and(self.effects_by_relations(statement)),
             false => effects,
         };
-        if effects.any(Effects::SESSION) {
+        if effects.any(Effects::NOTED) {
             self.note_session_effects_of(Some(statement), effects, bind);
         }
         send(&mut self.server.replay_buffer, bind.at, out, |bytes| bind.begin(bytes, statement));
@@ -151,6 +151,12 @@ impl Step<'_, '_> {
     #[inline(never)]
     fn note_session_effects_of(&mut self, statement: Option<StatementId>, effects: Effects, bind: &Bind<'_>) {
         if !self.server.session.is_followed() {
+            return;
+        }
+        if effects.any(Effects::READS) {
+            self.server.session.note_reading();
+        }
+        if !effects.any(Effects::SESSION) {
             return;
         }
         if let Some(text) = statement.and_then(|statement| self.context.registry.rest(statement)).cloned() {

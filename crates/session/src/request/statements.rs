@@ -102,6 +102,9 @@ impl Step<'_, '_> {
             true => self.session_effects(text),
             false => Effects::HIDDEN,
         };
+        if effects.any(Effects::READS) {
+            self.server.session.note_reading();
+        }
         if effects.any(Effects::HIDDEN) {
             self.server.session.note_names(text);
         } else if effects.any(Effects::SETS_VALUES) {

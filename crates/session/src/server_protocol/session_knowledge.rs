@@ -117,26 +117,6 @@ impl Default for Transcript {
     }
 }
 
-/// Words of settings that the parser reads and that a server may not report ([`crate::parse_settings`]), or that change those.
-const READ_BY_PARSER: [&[u8]; 10] = [
-    b"search_path",
-    b"schema",
-    b"role",
-    b"authorization",
-    b"array_nulls",
-    b"backslash_quote",
-    b"lc_monetary",
-    b"timezone_abbreviations",
-    b"transform_null_equals",
-    b"xml",
-];
-
-/// This text, which sets parameters, may set one of these.
-fn may_change_reading(text: &[u8]) -> bool {
-    let names = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    READ_BY_PARSER.iter().any(|word| names(word)) || sql::settings_set(text) == sql::SettingsSet::Unknown
-}
-
 /// The longest transcript that is kept, in bytes.
 const TRANSCRIPT_BYTES: usize = 1024;
 
@@ -182,6 +162,12 @@ impl SessionKnowledge {
     #[inline(always)]
     pub(crate) fn mark_quiet(&mut self) {
         self.reads_otherwise = false;
+    }
+
+    /// What the parser reads may be changed from here on, and is not reported.
+    #[cold]
+    pub(crate) fn note_reading(&mut self) {
+        self.reads_otherwise = self.is_followed;
     }
 
     /// It is not known under which settings the server parses, because some were changed that it does not report.
@@ -248,7 +234,6 @@ impl SessionKnowledge {
         if !self.is_followed {
             return;
         }
-        self.reads_otherwise |= may_change_reading(text);
         match sql::settings_set(text) {
             sql::SettingsSet::Local => return,
             sql::SettingsSet::Named(names) => {
