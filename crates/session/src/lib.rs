@@ -55,7 +55,7 @@ pub use server_protocol::{Boundary, ServerProtocol};
 pub use server_statements::ServerStatements;
 pub use session_settings::SessionSettings;
 pub use session_state::{Kinds, Pin, Pins, SessionState};
-pub use sql_statements::SqlStatements;
+pub use sql_statements::{ReadBy, SqlStatements};
 pub use startup_request::StartupRequest;
 pub use transaction_control::TransactionControl;
 

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::sql_statements::ReadBy;
 use crate::{Parameters, Tracked};
 
 /// Parameters that the parser reads, if they are tracked. The fixed ones of [`Tracked`] come first, the others are tracked on demand
 /// (`track_extra_parameters`).
-pub(crate) const PARSING: [&str; 12] = [
+const PARSING: [&str; 12] = [
     "client_encoding",
     "DateStyle",
     "TimeZone",
@@ -25,6 +26,21 @@ pub(crate) const PARSING: [&str; 12] = [
     "transform_null_equals",
     "xmloption",
 ];
+
+/// What SQL's PREPARE is read by besides, if the state of sessions is followed.
+const PREPARING: [&str; 2] = ["session_authorization", "role"];
+
+impl ReadBy {
+    /// Those of a session with these parameters.
+    #[must_use]
+    pub fn of(parameters: &Parameters, tracked: &Tracked) -> ReadBy {
+        let value = |name: &&str| match tracked.position(name.as_bytes()) {
+            Some(position) => parameters.value(position).cloned(),
+            None => parameters.others().get(name).map(Arc::from),
+        };
+        ReadBy::new(PARSING.iter().chain(&PREPARING).map(value))
+    }
+}
 
 /// The number of a combination of values; never used twice on a shard.
 pub(crate) type SettingsId = u64;

@@ -6,28 +6,18 @@
 
 use std::sync::Arc;
 
-use crate::parse_settings::PARSING;
-use crate::prepared::SERVER_NAME_HEAD;
 use crate::statement_text::has_clock_literal;
-use crate::{Parameters, Tracked};
 
 /// How many statements of one session are followed; with more, or with texts of more than 32 KiB together, it keeps the server that has them.
 pub(crate) const MOST: usize = 200;
 
-/// What PREPARE is read by, besides what the parser reads.
-const READ_BY: [&str; 2] = ["session_authorization", "role"];
-
-/// The settings that a PREPARE was read by.
-#[derive(Debug, PartialEq, Eq)]
-struct ReadBy(Box<[Option<Arc<str>>]>);
+/// The settings that a PREPARE is read by: their values, in an order that is always the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadBy(Arc<[Option<Arc<str>>]>);
 
 impl ReadBy {
-    fn of(parameters: &Parameters, tracked: &Tracked) -> ReadBy {
-        let value = |name: &&str| match tracked.position(name.as_bytes()) {
-            Some(position) => parameters.value(position).cloned(),
-            None => parameters.others().get(name).map(Arc::from),
-        };
-        ReadBy(PARSING.iter().chain(&READ_BY).map(value).collect())
+    pub(crate) fn new(values: impl Iterator<Item = Option<Arc<str>>>) -> ReadBy {
+        ReadBy(values.collect())
     }
 }
 
@@ -37,7 +27,7 @@ struct SqlStatement {
     name: Box<str>,
     /// Its PREPARE; None if only the server has it that prepared it.
     text: Option<Arc<str>>,
-    read_by: Arc<ReadBy>,
+    read_by: ReadBy,
     /// No other statement has it: one that another client has prepared from the same text is another, and may be older than a change of
     /// its tables.
     number: u64,
@@ -102,45 +92,28 @@ impl SqlStatements {
         &self,
         rows: Vec<Found>,
         was_prepared: impl Fn(&str) -> bool,
-        parameters: &Parameters,
-        tracked: &Tracked,
+        read_by: &ReadBy,
         mut next_number: impl FnMut() -> u64,
     ) -> SqlStatements {
-        let read_by = Arc::new(ReadBy::of(parameters, tracked));
-        let is_utf8 = tracked.position(b"client_encoding").and_then(|position| parameters.text(position))
-            == Some("UTF8");
         let mut list = Vec::with_capacity(rows.len());
         for (name, text) in rows {
-            let before = self.iter().find(|known| *known.name == *name).filter(|_| !was_prepared(&name));
-            if let Some(before) =
-                before.filter(|known| known.text.is_none() || known.text.as_deref() == text.as_deref())
-            {
+            let known = self.iter().find(|known| *known.name == *name).filter(|_| !was_prepared(&name));
+            let is_same =
+                |known: &&SqlStatement| known.text.is_none() || known.text.as_deref() == text.as_deref();
+            if let Some(before) = known.filter(is_same) {
                 list.push(before.clone());
                 continue;
             }
-            let can_follow = |text: &str| {
-                (is_utf8 || text.is_ascii())
-                    && !name.as_bytes().starts_with(SERVER_NAME_HEAD)
-                    && can_be_repeated(text, &name)
-            };
-            let text = text.filter(|text| can_follow(text)).map(Arc::from);
-            list.push(SqlStatement {
-                name: name.into(),
-                text,
-                read_by: Arc::clone(&read_by),
-                number: next_number(),
-            });
+            let text = text.filter(|text| can_be_repeated(text, &name)).map(Arc::from);
+            let (name, read_by, number) = (name.into(), read_by.clone(), next_number());
+            list.push(SqlStatement { name, text, read_by, number });
         }
         SqlStatements::of(list)
     }
 
-    /// All of them can be prepared on another server with these parameters.
-    pub(crate) fn can_follow(&self, parameters: &Parameters, tracked: &Tracked) -> bool {
-        if self.is_empty() {
-            return true;
-        }
-        let now = ReadBy::of(parameters, tracked);
-        self.iter().all(|statement| statement.text.is_some() && *statement.read_by == now)
+    /// All of them can be prepared on another server, with these settings.
+    pub(crate) fn can_follow(&self, now: &ReadBy) -> bool {
+        self.iter().all(|statement| statement.text.is_some() && statement.read_by == *now)
     }
 
     /// What gives a server with `now` these.
@@ -179,30 +152,23 @@ impl SqlStatements {
     }
 
     /// Number, name and text of each, for another process; without a text if it cannot follow its client.
-    pub fn export<'a>(
-        &'a self,
-        parameters: &Parameters,
-        tracked: &Tracked,
-    ) -> impl Iterator<Item = (u64, &'a str, Option<&'a str>)> {
-        let now = ReadBy::of(parameters, tracked);
+    pub fn export(&self, now: &ReadBy) -> impl Iterator<Item = (u64, &str, Option<&str>)> {
         self.iter().map(move |statement| {
-            let text = statement.text.as_deref().filter(|_| *statement.read_by == now);
+            let text = statement.text.as_deref().filter(|_| statement.read_by == *now);
             (statement.number, &*statement.name, text)
         })
     }
 
-    /// Those of another process, of a session with these parameters.
+    /// Those of another process, of a session with these settings.
     #[must_use]
     pub fn import(
         statements: impl IntoIterator<Item = (u64, String, Option<String>)>,
-        parameters: &Parameters,
-        tracked: &Tracked,
+        now: &ReadBy,
     ) -> SqlStatements {
-        let read_by = Arc::new(ReadBy::of(parameters, tracked));
         let list = statements.into_iter().map(|(number, name, text)| SqlStatement {
             name: name.into(),
             text: text.map(Arc::from),
-            read_by: Arc::clone(&read_by),
+            read_by: now.clone(),
             number,
         });
         SqlStatements::of(list.collect())
@@ -237,17 +203,15 @@ mod tests {
     use super::*;
 
     struct Session {
-        tracked: Tracked,
-        parameters: Parameters,
+        read_by: ReadBy,
         statements: SqlStatements,
         last: u64,
     }
 
     impl Session {
         fn new() -> Session {
-            let tracked = Tracked::new([]);
-            let parameters = Parameters::unknown(&tracked);
-            Session { tracked, parameters, statements: SqlStatements::default(), last: 0 }
+            let read_by = ReadBy::new([None].into_iter());
+            Session { read_by, statements: SqlStatements::default(), last: 0 }
         }
 
         /// The catalog shows these, each with its PREPARE; these were prepared.
@@ -255,21 +219,16 @@ mod tests {
             let rows =
                 rows.iter().map(|(name, text)| ((*name).to_owned(), Some((*text).to_owned()))).collect();
             let last = &mut self.last;
-            self.statements = self.statements.found(
-                rows,
-                |name| prepared.contains(&name),
-                &self.parameters,
-                &self.tracked,
-                || {
-                    *last += 1;
-                    *last
-                },
-            );
+            let was_prepared = |name: &str| prepared.contains(&name);
+            self.statements = self.statements.found(rows, was_prepared, &self.read_by, || {
+                *last += 1;
+                *last
+            });
             &self.statements
         }
 
         fn can_follow(&self) -> bool {
-            self.statements.can_follow(&self.parameters, &self.tracked)
+            self.statements.can_follow(&self.read_by)
         }
     }
 
@@ -312,24 +271,19 @@ mod tests {
             (A.1, true),
             ("select 1; prepare a as select 1", false),
             ("prepare a as select 'now'::timestamptz", false),
-            ("prepare a as select 'ö'", false),
             ("", false),
         ] {
             let mut session = Session::new();
             session.shows(&[("a", text)], &["a"]);
             assert_eq!(session.can_follow(), follows, "{text}");
         }
-        let mut shared = Session::new();
-        shared.shows(&[("PGBOUNCER_1", "prepare \"PGBOUNCER_1\" as select 1")], &[]);
-        assert!(!shared.can_follow(), "a name of Weir's own");
     }
 
     #[test]
     fn other_settings_than_it_was_read_by_keep_its_client() {
         let mut session = Session::new();
         session.shows(&[A], &["a"]);
-        let position = session.tracked.position(b"DateStyle").unwrap_or_default();
-        session.parameters.set(position, "ISO, DMY");
+        session.read_by = ReadBy::new([Some(Arc::from("ISO, DMY"))].into_iter());
         assert!(!session.can_follow());
         session.shows(&[A, B], &["b"]);
         assert!(!session.can_follow(), "the older one was read by others");
@@ -341,9 +295,9 @@ mod tests {
     fn another_process_has_the_same() {
         let mut session = Session::new();
         session.shows(&[A, B, ("c", "")], &["a", "b", "c"]);
-        let moved = session.statements.export(&session.parameters, &session.tracked);
+        let moved = session.statements.export(&session.read_by);
         let moved = moved.map(|(number, name, text)| (number, name.to_owned(), text.map(str::to_owned)));
-        let moved = SqlStatements::import(moved.collect::<Vec<_>>(), &session.parameters, &session.tracked);
-        assert!(moved == session.statements && !moved.can_follow(&session.parameters, &session.tracked));
+        let moved = SqlStatements::import(moved.collect::<Vec<_>>(), &session.read_by);
+        assert!(moved == session.statements && !moved.can_follow(&session.read_by));
     }
 }

@@ -51,13 +51,24 @@ impl Step<'_, '_> {
         if let Some(fault) = self.fault(header).filter(|_| !self.outcome.fatal) {
             return ReplyAction::Fault(fault);
         }
-        let is_unseen = !self.outcome.fatal && self.server.replies.fails_unseen();
+        let is_unseen = whole.is_some() && !self.outcome.fatal && self.server.replies.fails_unseen();
         if !is_unseen {
             self.note_error(&rest[HEADER_BYTES..]);
         }
         self.server.effects.resets.fail();
         self.server.session.note_error();
         let replacement = whole.filter(|_| !self.outcome.fatal).and_then(|body| self.rewrite_error(body));
+        self.skip_requests();
+        if is_unseen {
+            return ReplyAction::Swallow; // The client's Query, which comes next, is judged by itself.
+        }
+        let Some(frame) = replacement else { return ReplyAction::Pass };
+        self.server.internal.replace(frame);
+        ReplyAction::Replaced
+    }
+
+    /// The request that is answered has failed: what the server skips because of that does not happen.
+    fn skip_requests(&mut self) {
         self.server.copy.fail(self.server.replies.front() == Some(PendingReply::Query));
         let statements = &mut self.server.statements;
         let mut names = 0;
@@ -85,12 +96,6 @@ impl Step<'_, '_> {
             client.drop_describes_before(self.server.replies.answered(), self.context.registry);
         }
         self.end_unneeded_recording();
-        if is_unseen {
-            return ReplyAction::Swallow; // The client's Query, which comes next, is judged by itself.
-        }
-        let Some(frame) = replacement else { return ReplyAction::Pass };
-        self.server.internal.replace(frame);
-        ReplyAction::Replaced
     }
 
     /// The error of a request behind which the client cannot go on.

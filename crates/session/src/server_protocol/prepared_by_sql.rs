@@ -7,9 +7,11 @@
 use wire::{encode, error, sqlstate};
 
 use super::{Boundary, ServerProtocol};
+use crate::parameters::CLIENT_ENCODING;
+use crate::prepared::SERVER_NAME_HEAD;
 use crate::server_statements::UnnamedStatement;
 use crate::sql_statements::{Difference, Found, MOST};
-use crate::{PendingReply, SqlStatements, StatementRegistry, Tracked};
+use crate::{PendingReply, ReadBy, SqlStatements, StatementRegistry, Tracked};
 
 /// What runs, and what failed the last time.
 #[derive(Debug, Default)]
@@ -88,7 +90,7 @@ impl ServerProtocol {
     /// This name of a statement means what it means on the server: SQL has prepared it, or may have.
     pub(crate) fn is_own_name(&self, name: &[u8]) -> bool {
         self.session.is_followed()
-            && !name.starts_with(crate::prepared::SERVER_NAME_HEAD)
+            && !name.starts_with(SERVER_NAME_HEAD)
             && (self.parameters.prepared().has(name)
                 || self.prepared_by_sql.has_failed(name)
                 || std::str::from_utf8(name).is_ok_and(|name| self.session.names_statement(name)))
@@ -111,9 +113,18 @@ impl ServerProtocol {
         tracked: &Tracked,
         registry: &mut StatementRegistry,
     ) {
+        let is_utf8 = self.parameters.text(CLIENT_ENCODING) == Some("UTF8");
+        let can_be_sent = |name: &str, text: &str| {
+            (is_utf8 || text.is_ascii()) && !name.as_bytes().starts_with(SERVER_NAME_HEAD)
+        };
+        let rows = rows.into_iter().map(|(name, text)| {
+            let text = text.filter(|text| can_be_sent(&name, text));
+            (name, text)
+        });
+        let read_by = ReadBy::of(&self.parameters, tracked);
         let (before, session) = (self.parameters.prepared().clone(), &self.session);
         let was_prepared = |name: &str| session.may_have_prepared(name);
-        let found = before.found(rows, was_prepared, &self.parameters, tracked, || registry.next_number());
+        let found = before.found(rows.collect(), was_prepared, &read_by, || registry.next_number());
         self.parameters.set_prepared(found);
     }
 
@@ -121,7 +132,7 @@ impl ServerProtocol {
     pub(super) fn judge_prepared(&mut self, tracked: &Tracked) {
         let prepared = self.parameters.prepared();
         let stay = !prepared.is_empty()
-            && (prepared.is_more_than(MOST) || !prepared.can_follow(&self.parameters, tracked));
+            && (prepared.is_more_than(MOST) || !prepared.can_follow(&ReadBy::of(&self.parameters, tracked)));
         self.session.note_prepared_stay(stay);
     }
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use session::{
-    Catalog, ClientStatements, Description, ImportedStatement, Parameters, ServerStatements, SqlStatements,
-    StatementId,
+    Catalog, ClientStatements, Description, ImportedStatement, Parameters, ReadBy, ServerStatements,
+    SqlStatements, StatementId,
 };
 
 use crate::core::Core;
@@ -43,7 +43,7 @@ pub(crate) fn put_server_statements(core: &Core, out: &mut FieldsOut, statements
 
 /// What SQL has prepared.
 pub(crate) fn put_sql_statements(core: &Core, out: &mut FieldsOut, parameters: &Parameters) {
-    for (number, name, text) in parameters.prepared().export(parameters, &core.tracked) {
+    for (number, name, text) in parameters.prepared().export(&ReadBy::of(parameters, &core.tracked)) {
         let rest = [name.as_bytes(), b"\0", text.unwrap_or_default().as_bytes()].concat();
         out.bytes(field::SQL_STATEMENT, &[&number.to_be_bytes(), &rest[..]].concat());
     }
@@ -58,7 +58,7 @@ pub(crate) fn read_sql_statements(core: &Core, fields: &Fields<'_>, parameters: 
         Some((u64::from_be_bytes(*number), name.to_owned(), text))
     };
     let statements = fields.all(field::SQL_STATEMENT).filter_map(read);
-    parameters.set_prepared(SqlStatements::import(statements, parameters, &core.tracked));
+    parameters.set_prepared(SqlStatements::import(statements, &ReadBy::of(parameters, &core.tracked)));
 }
 
 fn put_scope(core: &Core, out: &mut FieldsOut, id: StatementId) {
