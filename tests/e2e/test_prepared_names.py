@@ -70,8 +70,8 @@ SCRIPTS = {
         Q("prepare q as select '01/02/2024'::date"), Q("execute q"), Q("execute p"),
     ],
     "a path": [
-        Q("create schema if not exists s1; create table if not exists s1.only_here (a int)"), Q("set search_path = s1"), Q("prepare p as select * from only_here"),
-        Q("execute p"), Q("set search_path = public"), Q("execute p"), Q("set search_path = s1"), Q("execute p"), Q("deallocate p"),
+        Q("create schema own; create table own.only_here (a int)"), Q("set search_path = own"), Q("prepare p as select * from only_here"),
+        Q("execute p"), Q("set search_path = public"), Q("execute p"), Q("set search_path = own"), Q("execute p"), Q("deallocate p"), Q("drop schema own cascade"),
     ],
     "now": [Q("prepare p as select 'now'::timestamptz < now(), 'x'"), Q("select pg_sleep(0.01)"), Q("execute p"), Q("execute p")],
     "a table that is gone": [
@@ -140,6 +140,7 @@ def columns(body):
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_names_mean_what_they_mean_directly(virtual, pg, script, count):  # noqa: F811
     pooler = virtual(default_pool_size=count, min_pool_size=count)
+    pg.query("grant create on database app to alice", "app")
     for _ in range(2):  # What the first client has left is not the second one's.
         assert play(pooler.port, script) == play(pg.port, script)
 
@@ -217,9 +218,11 @@ def test_a_cached_plan_of_another_client_changes_no_result(virtual, pg):  # noqa
 def test_a_path_of_one_transaction_is_not_the_next_ones(virtual, pg):  # noqa: F811
     """A text that was parsed under another search_path is parsed again, so that its error is that of Parse."""
     pooler = virtual(default_pool_size=1, min_pool_size=1, server_shuffle=0)
-    pg.query("create schema if not exists s1; create table if not exists s1.only_in_s1 (a int)", "app")
+    pg.query("create schema if not exists s1; create table if not exists s1.only_in_s1 (a int); grant usage on schema s1 to public; grant select on s1.only_in_s1 to public", "app")
     script = [
         Q("begin"), Q("set local search_path = s1"), P("b", "select * from only_in_s1"), B("b"), Q("commit"), P("c", "select * from only_in_s1"), B("c"),
+        Q("set search_path = s1"), P("f", "select * from only_in_s1"), B("f"), Q("begin"), Q("set local search_path = public"), P("g", "select * from only_in_s1"),
+        Q("rollback"), Q("begin"), Q("select set_config('search_path', 'public', true)"), P("h", "select * from only_in_s1"), Q("rollback"), B("f"), Q("reset search_path"),
         Q("begin"), Q("select set_config('search_path', 's1', true)"), P("d", "select * from only_in_s1"), B("d"), Q("rollback"), P("e", "select * from only_in_s1"),
     ]
     for _ in range(2):
