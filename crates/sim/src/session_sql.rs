@@ -164,6 +164,7 @@ impl SessionStatement {
             "DISCARD" if rest == "TEMP" => DiscardTemporary,
             "DISCARD" => DiscardOther(name()),
             "WITH" if rest.starts_with(RELATIONS.strip_prefix("WITH ")?) => Relations,
+            "(SELECT" => Question(Box::new(parse_question(format!("(SELECT {rest}"))?)),
             _ => return None,
         })
     }
@@ -197,7 +198,7 @@ fn parse_select(rest: &str) -> Option<SessionStatement> {
         "pg_advisory_lock" => Lock(key()?),
         "pg_advisory_unlock" => Unlock(key()?),
         "pg_catalog.set_config" => SetConfigs(parse_set_configs(rest)?),
-        _ => Question(Box::new(parse_question(rest)?)),
+        _ => Question(Box::new(parse_question(format!("SELECT {rest}"))?)),
     })
 }
 
@@ -211,10 +212,11 @@ fn parse_set_configs(rest: &str) -> Option<Vec<(String, String)>> {
 }
 
 /// The letter of the rows tells what each part is.
-fn parse_question(rest: &str) -> Option<Question> {
-    let mut question = Question { text: format!("SELECT {rest}"), ..Question::default() };
-    for part in rest.split(" UNION ALL SELECT ") {
-        let (letter, asked) = part.strip_prefix('\'')?.split_once("',")?;
+fn parse_question(text: String) -> Option<Question> {
+    let mut question = Question { text: text.clone(), ..Question::default() };
+    for part in text.split(" UNION ALL ") {
+        let part = part.trim_start_matches('(').strip_prefix("SELECT '")?;
+        let (letter, asked) = part.split_once("',")?;
         match letter {
             "s" if asked.starts_with("name,") => question.all = true,
             "s" if asked.starts_with("'role',") => {}

@@ -236,7 +236,7 @@ impl Statement {
             "START_REPLICATION" => parse_stream(text),
             "DISCARD" if rest.eq_ignore_ascii_case("all") => Some(Statement::DiscardAll),
             "DEALLOCATE" if rest.eq_ignore_ascii_case("all") => Some(Statement::DeallocateAll),
-            "DEALLOCATE" => Some(Statement::Deallocate(rest.to_owned())),
+            "DEALLOCATE" => Some(Statement::Deallocate(rest.trim_matches('"').to_owned())),
             "DO" => parse_do(rest),
             _ => None,
         };

@@ -50,7 +50,7 @@ impl Step<'_, '_> {
         at: Boundary,
         out: &mut impl Output,
     ) -> Option<RequestAction> {
-        if !self.server.session.is_followed() {
+        if !self.server.session.is_followed() || !self.executes() {
             return None;
         }
         let names = sql::statement_names(text);

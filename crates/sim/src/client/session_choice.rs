@@ -28,7 +28,7 @@ impl SessionChoice {
         SessionChoice { client, ends: Vec::new(), hides: false }
     }
 
-    /// A statement. In a request of the extended protocol there is no EXECUTE of SQL's, and no RESET.
+    /// A statement. In a request of the extended protocol there is no RESET.
     pub(super) fn choose(&mut self, tag: Tag, extended: bool, prng: &mut Prng) -> Statement {
         if !self.ends.is_empty() && prng.chance(350_000) {
             let at = prng.index(self.ends.len());
@@ -37,9 +37,9 @@ impl SessionChoice {
         match prng.below(100) {
             0..34 => self.set(tag, extended, prng),
             34..41 => self.call(tag, prng),
-            41..58 => self.make(extended, prng),
+            41..58 => self.make(prng),
             58..62 if !extended => self.discard(prng),
-            _ => self.look(extended, prng),
+            _ => self.look(prng),
         }
     }
 
@@ -79,9 +79,9 @@ impl SessionChoice {
     }
 
     /// What only one server has.
-    fn make(&mut self, extended: bool, prng: &mut Prng) -> Statement {
+    fn make(&mut self, prng: &mut Prng) -> Statement {
         use SessionStatement::*;
-        let (makes, ends) = match prng.below(5) {
+        let (makes, ends) = match prng.below(6) {
             0 => {
                 let name = prng.pick(TABLES).to_owned();
                 (CreateTemporary(name.clone()), DropTemporary(name))
@@ -94,11 +94,10 @@ impl SessionChoice {
                 let name = self.channel(prng);
                 (Listen(name.clone()), Unlisten(prng.chance(700_000).then_some(name)))
             }
-            3 if !extended => {
+            3..5 => {
                 let name = prng.pick(STATEMENTS).to_owned();
                 self.ends.push(Statement::Deallocate(name.clone()));
-                let number = self.client * 10 + u32::try_from(prng.below(10)).unwrap_or(0);
-                return Statement::Prepare(name, Box::new(Statement::SelectNumber(number)));
+                return Statement::Prepare(name, Box::new(self.choose_to_prepare(prng)));
             }
             _ => {
                 let key = self.key(prng);
@@ -107,6 +106,11 @@ impl SessionChoice {
         };
         self.ends.push(Statement::Session(ends));
         Statement::Session(makes)
+    }
+
+    /// A statement whose result tells whose it is.
+    pub(super) fn choose_to_prepare(&self, prng: &mut Prng) -> Statement {
+        Statement::SelectNumber(self.client * 10 + u32::try_from(prng.below(10)).unwrap_or(0))
     }
 
     fn discard(&mut self, prng: &mut Prng) -> Statement {
@@ -122,16 +126,16 @@ impl SessionChoice {
     }
 
     /// Whether its session is as it has left it.
-    fn look(&self, extended: bool, prng: &mut Prng) -> Statement {
+    fn look(&self, prng: &mut Prng) -> Statement {
         use SessionStatement::*;
         Statement::Session(match prng.below(100) {
-            0..35 => CurrentSetting(prng.pick(SETTINGS).to_owned()),
-            35..45 if !self.hides => CurrentSetting(HIDDEN.to_owned()),
-            45..55 => FindTemporary(prng.pick(TABLES).to_owned()),
-            55..65 => Cursors,
-            65..75 => Locks,
-            75..85 => Channels,
-            85..90 if !extended => return Statement::Execute(prng.pick(STATEMENTS).to_owned()),
+            0..25 => CurrentSetting(prng.pick(SETTINGS).to_owned()),
+            25..35 if !self.hides => CurrentSetting(HIDDEN.to_owned()),
+            35..45 => FindTemporary(prng.pick(TABLES).to_owned()),
+            45..55 => Cursors,
+            55..65 => Locks,
+            65..75 => Channels,
+            75..90 => return Statement::Execute(prng.pick(STATEMENTS).to_owned()),
             90..95 => Prepared,
             95..100 => return Statement::Show(prng.pick(&["lock_timeout", "search_path"]).to_owned()),
             _ => CurrentSetting("lock_timeout".to_owned()),

@@ -41,9 +41,10 @@ impl Wild {
         if !context.prng.chance(client_mix.wild_per_million) {
             return None;
         }
+        let named = context.named && !context.spoils;
         let terms = TlsConfig {
-            named: context.named && !context.spoils,
-            by_sql: context.sql_names,
+            named,
+            by_sql: context.sql_names || context.keeps_sessions && named,
             keeps_session: context.keeps_sessions,
             pooled: context.shares,
             fail_per_million: client_mix.fail_per_million,

@@ -309,12 +309,16 @@ impl Script {
 
     fn parse_as(&mut self, name: &str, prng: &mut Prng) {
         let statement =
-            if SQL_NAMES.contains(&name) { Statement::SelectNumber(7) } else { self.choose(true, prng) };
+            if SQL_NAMES.contains(&name) { self.choose_to_share(prng) } else { self.choose(true, prng) };
         self.parse(name, statement, prng);
     }
 
-    fn parse(&mut self, name: &str, statement: Statement, prng: &mut Prng) {
+    fn parse(&mut self, name: &str, mut statement: Statement, prng: &mut Prng) {
         let tag = self.next_tag();
+        // EXECUTE under a name has the description of what it named when it was parsed.
+        if !name.is_empty() && matches!(statement, Statement::Execute(_)) {
+            statement = Statement::SelectNumber(3);
+        }
         // A text without a tag may be shared; one that inserts by itself must not be executed twice under one tag.
         let shared = statement == Statement::CopyIn || !name.is_empty() && prng.chance(500_000);
         let words = if shared { statement.to_string() } else { format!("{statement} /*{tag}*/") };
@@ -387,7 +391,9 @@ impl Script {
     }
 
     fn one_by_one(&mut self, prng: &mut Prng) {
-        if prng.chance(500_000) {
+        if self.terms.keeps_session && self.terms.by_sql && prng.chance(150_000) {
+            self.use_sql_name(prng);
+        } else if prng.chance(500_000) {
             self.query(prng);
         } else {
             self.request("", "", prng);
@@ -396,6 +402,24 @@ impl Script {
             }
         }
         self.queue.push_back(Item::Wait);
+    }
+
+    /// By the protocol, a name that SQL may have given, or may use.
+    fn use_sql_name(&mut self, prng: &mut Prng) {
+        let name = prng.pick(SQL_NAMES);
+        match prng.below(10) {
+            0..5 => {
+                self.bind("", name, prng);
+                if prng.chance(500_000) {
+                    self.send(Message::Describe(b'P', String::new()));
+                }
+                self.send(Message::Execute(String::new(), 0));
+            }
+            5 => self.send(Message::Describe(b'S', name.to_owned())),
+            6..9 => self.parse_as(name, prng),
+            _ => self.send(Message::Close(b'S', name.to_owned())),
+        }
+        self.send(Message::Sync);
     }
 
     fn pipeline(&mut self, prng: &mut Prng) {
@@ -546,7 +570,7 @@ impl Script {
             84..88 if !extended => Statement::Notice(tag.to_string()),
             88..91 => Statement::Empty,
             91..94 if extended => Statement::Stamp(None),
-            94..96 if terms.by_sql && !extended => self.choose_by_sql(prng),
+            94..96 if terms.by_sql => self.choose_by_sql(prng),
             96 => Statement::DeallocateAll,
             97 if !extended => Statement::DiscardAll,
             _ => Statement::SelectNumber(u32::try_from(prng.below(3)).unwrap_or(0)),
@@ -589,10 +613,15 @@ impl Script {
         }
     }
 
+    /// What SQL and the protocol prepare under the same names: either may execute it.
+    fn choose_to_share(&self, prng: &mut Prng) -> Statement {
+        if self.terms.keeps_session { self.session.choose_to_prepare(prng) } else { Statement::SelectNumber(7) }
+    }
+
     fn choose_by_sql(&mut self, prng: &mut Prng) -> Statement {
         let name = prng.pick(SQL_NAMES).to_owned();
         match prng.below(3) {
-            0 => Statement::Prepare(name, Box::new(Statement::SelectNumber(7))),
+            0 => Statement::Prepare(name, Box::new(self.choose_to_share(prng))),
             1 => Statement::Execute(name),
             _ => Statement::Deallocate(if prng.chance(500_000) { prng.pick(NAMES).to_owned() } else { name }),
         }

@@ -2,6 +2,8 @@
 //!
 //! Checks stand in PostgreSQL's order, because a pooler's client is promised PostgreSQL's own error.
 
+use std::sync::Arc;
+
 use super::reply;
 use super::session::{Progress, Session, SessionContext, Status, Work};
 use super::statement::{IN_FAILED, Running};
@@ -18,8 +20,12 @@ pub(crate) struct Prepared {
     locked_in: u64,
     /// DDL has changed its result.
     spoilt: bool,
+    /// As the catalog shows it.
+    text: Arc<str>,
     /// PREPARE made it.
     is_of_sql: bool,
+    /// It had a result when it was parsed; what EXECUTE names may be another one since.
+    has_result: bool,
 }
 
 /// A portal.
@@ -34,6 +40,9 @@ pub(crate) struct Portal {
     pub(super) done: bool,
     /// How many savepoints there were when it was made.
     pub(super) level: usize,
+    pub(super) text: Arc<str>,
+    /// It had a result when it was made, likewise.
+    pub(super) has_result: bool,
 }
 
 /// Why a message is refused: SQLSTATE, words, whose it was.
@@ -86,7 +95,8 @@ impl Session {
         }
         let running = Running::of_portal(name, portal, limit);
         let tag = running.tag;
-        self.work = Some(Work { rest: [].into(), running: None, simple: false, several: false, tag });
+        let (rest, text) = ([].into(), portal.text.clone());
+        self.work = Some(Work { rest, running: None, simple: false, several: false, tag, text });
         self.start(running, near)
     }
 
@@ -135,9 +145,7 @@ impl Session {
             return Err(("42601", "cannot insert multiple commands into a prepared statement", tag));
         }
         let mut statement = found.pop().unwrap_or(Statement::Empty);
-        if let Statement::Stamp(moment) = &mut statement {
-            *moment = self.parameters.value("TimeZone").map(sql::stamp);
-        }
+        self.read_constants(&mut statement);
         if statement == Statement::Unknown {
             return Err(("42601", "syntax error at or near \"SELEC\"", tag));
         }
@@ -147,10 +155,28 @@ impl Session {
         if !name.is_empty() && self.statements.contains_key(name) {
             return Err(("42P05", "prepared statement already exists", tag));
         }
-        let locked_in = self.transactions;
-        self.statements
-            .insert(name.to_vec(), Prepared { statement, tag, locked_in, spoilt: false, is_of_sql: false });
+        let (locked_in, has_result) = (self.transactions, self.has_result(&statement));
+        let text = String::from_utf8_lossy(text).into();
+        let made = Prepared { statement, tag, locked_in, spoilt: false, text, is_of_sql: false, has_result };
+        self.statements.insert(name.to_vec(), made);
         Ok(())
+    }
+
+    /// A constant stands for what it means by the settings under which it is parsed.
+    pub(super) fn read_constants(&self, statement: &mut Statement) {
+        if let Statement::Stamp(moment) = statement {
+            *moment = self.parameters.value("TimeZone").map(sql::stamp);
+        }
+    }
+
+    /// Whether a statement returns rows; EXECUTE does if what it names does now.
+    fn has_result(&self, statement: &Statement) -> bool {
+        match statement {
+            Statement::Execute(name) => {
+                self.statements.get(name.as_bytes()).is_some_and(|named| named.statement.returns_rows())
+            }
+            statement => statement.returns_rows(),
+        }
     }
 
     fn try_bind(&mut self, body: &[u8]) -> Result<(), Refusal> {
@@ -184,6 +210,8 @@ impl Session {
             prepared.locked_in = self.transactions;
         }
         let made = Portal {
+            has_result: self.has_result(&prepared.statement),
+            text: prepared.text,
             statement: prepared.statement,
             tag,
             parameter,
@@ -197,14 +225,14 @@ impl Session {
 
     fn try_describe(&mut self, body: &[u8]) -> Result<(), Refusal> {
         let (kind, name) = kind_and_name(body).ok_or(UNREADABLE)?;
-        let (statement, tag) = if kind == b'S' {
+        let (statement, has_result, tag) = if kind == b'S' {
             let prepared = self.statements.get(name).ok_or(NO_STATEMENT)?;
-            (prepared.statement.clone(), prepared.tag)
+            (prepared.statement.clone(), prepared.has_result, prepared.tag)
         } else {
             let portal = self.portals.get(name).ok_or(NO_PORTAL)?;
-            (portal.statement.clone(), portal.tag)
+            (portal.statement.clone(), portal.has_result, portal.tag)
         };
-        if self.status == Status::Failed && statement.returns_rows() {
+        if self.status == Status::Failed && has_result {
             return Err(("25P02", IN_FAILED, tag));
         }
         if kind == b'S' {
@@ -214,7 +242,7 @@ impl Session {
                 body.extend_from_slice(&25_u32.to_be_bytes()[..4 * usize::from(count)]);
             });
         }
-        if statement.returns_rows() {
+        if has_result {
             reply::description(&mut self.out, statement.columns());
         } else {
             reply::bare(&mut self.out, b'n');
@@ -231,19 +259,26 @@ impl Session {
 impl Portal {
     /// One that can never be run.
     pub(super) fn failed(statement: Statement, tag: Option<Tag>, level: usize) -> Portal {
-        Portal { statement, tag, parameter: None, sent: 0, done: true, level }
+        let (text, has_result) = ("".into(), statement.returns_rows());
+        Portal { statement, tag, parameter: None, sent: 0, done: true, level, text, has_result }
     }
 }
 
 impl Prepared {
-    /// What PREPARE makes.
-    pub(super) fn by_sql(statement: Statement, locked_in: u64) -> Prepared {
-        Prepared { statement, tag: None, locked_in, spoilt: false, is_of_sql: true }
+    /// What PREPARE makes, of this text.
+    pub(super) fn by_sql(statement: Statement, text: Arc<str>, locked_in: u64) -> Prepared {
+        let has_result = statement.returns_rows();
+        Prepared { statement, tag: None, locked_in, spoilt: false, text, is_of_sql: true, has_result }
     }
 
     /// Whether PREPARE made it.
     pub(super) fn is_of_sql(&self) -> bool {
         self.is_of_sql
+    }
+
+    /// As the catalog shows it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 }
 

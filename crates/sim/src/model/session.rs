@@ -4,6 +4,7 @@
 //! `statement.rs`, the extended protocol's own messages are in `extended.rs`. Never knows a connection or a clock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::extended::{Portal, Prepared};
 use super::holdings::{HeldBefore, Holdings};
@@ -79,12 +80,19 @@ pub(crate) struct Work {
     pub(super) several: bool,
     /// Whose it is.
     pub(super) tag: Option<Tag>,
+    /// The text that the client has sent.
+    pub(super) text: Arc<str>,
 }
 
 impl Work {
     /// A simple query's.
-    fn new(rest: VecDeque<Statement>, tag: Option<Tag>) -> Work {
-        Work { several: rest.len() > 1, rest, running: None, simple: true, tag }
+    fn new(rest: VecDeque<Statement>, tag: Option<Tag>, text: Arc<str>) -> Work {
+        Work { several: rest.len() > 1, rest, running: None, simple: true, tag, text }
+    }
+
+    /// A FunctionCall's.
+    fn of_function() -> Work {
+        Work::new(VecDeque::new(), None, "".into())
     }
 }
 
@@ -241,7 +249,7 @@ impl Session {
             self.paused = false;
             if std::mem::take(&mut self.left_open) {
                 let simple = matches!(kind, b'Q' | b'F');
-                self.work = simple.then(|| Work::new(VecDeque::new(), None));
+                self.work = simple.then(Work::of_function);
                 self.fail("XX000", "StartTransactionCommand: unexpected state STARTED", None, near);
                 return Progress::Waiting;
             }
@@ -336,7 +344,7 @@ impl Session {
             self.chatter(near);
             reply::bare(&mut self.out, b'I');
         }
-        self.work = Some(Work::new(rest, tag));
+        self.work = Some(Work::new(rest, tag, String::from_utf8_lossy(text).into()));
         if unknown {
             self.fail("42601", "syntax error at or near \"SELEC\"", tag, near);
             return Progress::Waiting;
@@ -346,7 +354,7 @@ impl Session {
 
     /// FunctionCall: the model knows int4pl(1, 2) alone.
     fn call_function(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
-        self.work = Some(Work::new(VecDeque::new(), None));
+        self.work = Some(Work::of_function());
         if self.status == Status::Failed {
             return self.fail("25P02", IN_FAILED, None, near);
         }

@@ -1,5 +1,6 @@
 //! What statements about a session's state do, and what the pooler is answered that asks for it.
 
+use super::extended::Prepared;
 use super::holdings::Listening;
 use super::reply;
 use super::session::{Session, SessionContext};
@@ -117,13 +118,28 @@ impl Session {
                 add(name, value);
             }
         }
-        let has_prepared = self.statements.values().any(super::extended::Prepared::is_of_sql);
         for letter in &question.kinds {
-            if self.holdings.has_kind(letter) || letter == "p" && has_prepared {
+            if self.holdings.has_kind(letter) {
                 rows.push([letter.clone(), String::new(), String::new()]);
+            } else if letter == "p" {
+                rows.extend(self.prepared_rows());
             }
         }
         self.give_rows(&rows, near);
+    }
+
+    /// The statements that are not the pooler's own, with the texts of those that SQL has prepared.
+    fn prepared_rows(&self) -> impl Iterator<Item = [String; 3]> {
+        self.own_statements().map(|(name, prepared)| {
+            let text = if prepared.is_of_sql() { hex(prepared.text()) } else { String::new() };
+            ["p".to_owned(), hex(&String::from_utf8_lossy(name)), text]
+        })
+    }
+
+    /// What `pg_prepared_statements` shows, but for names of the pooler's own.
+    fn own_statements(&self) -> impl Iterator<Item = (&Vec<u8>, &Prepared)> {
+        let is_poolers = |name: &[u8]| name.is_empty() || name.starts_with(b"PGBOUNCER_");
+        self.statements.iter().filter(move |(name, _)| !is_poolers(name))
     }
 
     /// The pooler asks which tables change a session when they are used.
@@ -139,24 +155,35 @@ impl Session {
         self.done(&format!("SELECT {}", rows.len()));
     }
 
-    /// It holds what no other session can be given.
+    /// It holds what no other session can be given. What SQL has prepared can be prepared again.
     pub(crate) fn is_pinned(&self) -> bool {
-        !self.holdings.are_none() || self.statements.values().any(super::extended::Prepared::is_of_sql)
+        !self.holdings.are_none() || self.own_statements().any(|(_, prepared)| !prepared.is_of_sql())
+    }
+
+    /// The request of another client than this one that has prepared a statement which is there under that client's name.
+    fn prepared_by_another(&self, client: u32) -> Option<Tag> {
+        let tags = self.own_statements().filter_map(|(_, one)| Tag::in_comment(one.text().as_bytes()));
+        tags.filter(|tag| tag.client != client).min()
     }
 
     /// A statement of a client begins: what this session holds is that client's, or none's.
     pub(super) fn note_client(&mut self, tag: Option<Tag>, near: &mut SessionContext<'_>) {
         // Some texts do not tell whose they are.
         let Some(tag) = tag else {
-            self.used_by = self.used_by.filter(|_| self.is_pinned());
+            self.used_by = self.used_by.filter(|_| !self.holdings.are_none());
             return;
         };
         if near.servers.keeps_sessions
             && self.used_by.is_some_and(|used_by| used_by != tag.client)
-            && self.is_pinned()
+            && !self.holdings.are_none()
         {
             let text = format!("{tag} runs in the session of c{}", self.used_by.unwrap_or_default());
             near.strange.push(("I4", text));
+        }
+        if near.servers.keeps_sessions
+            && let Some(other) = self.prepared_by_another(tag.client)
+        {
+            near.strange.push(("I4", format!("{tag} finds the statement that {other} has prepared")));
         }
         self.used_by = Some(tag.client);
     }

@@ -92,9 +92,15 @@ impl Session {
         if near.prng.chance(near.servers.chatter_per_million) && tag.is_some() {
             self.notice("NOTICE", "00000", "at work", tag);
         }
-        if running.is_simple() && matches!(statement, Statement::Execute(_)) {
+        if matches!(statement, Statement::Execute(_)) {
             return self.start_executed(running, near);
         }
+        self.begin(running, near)
+    }
+
+    /// It runs from here on.
+    fn begin(&mut self, running: Running, near: &mut SessionContext<'_>) -> Progress {
+        let (statement, tag) = (&running.statement, running.tag);
         if running.is_simple() {
             // A query's statements run in the portal without a name, too; of one that fails in a block it is left.
             let failed = Portal::failed(statement.clone(), tag, self.savepoints.len());
@@ -362,7 +368,7 @@ impl Session {
         near: &mut SessionContext<'_>,
     ) -> Result<String, (&'static str, &'static str)> {
         let word = match statement {
-            Statement::Begin => self.begin(),
+            Statement::Begin => self.begin_block(),
             Statement::Commit => self.commit(near),
             Statement::Rollback => self.roll_back(near),
             Statement::Insert(Value::Null) => return Err(("23502", "null value in column \"tag\"")),
@@ -413,6 +419,10 @@ impl Session {
                 self.notice("NOTICE", "00000", text, tag);
                 "DO"
             }
+            Statement::Execute(name) => {
+                let named = self.statements.get(name.as_bytes());
+                return Ok(format!("SELECT {}", named.map_or(0, |named| named.statement.rows())));
+            }
             _ => self.block_command(statement)?,
         };
         Ok(word.to_owned())
@@ -445,7 +455,7 @@ impl Session {
         })
     }
 
-    fn begin(&mut self) -> &'static str {
+    fn begin_block(&mut self) -> &'static str {
         if self.status == Status::Open {
             self.warn("25001", "there is already a transaction in progress");
         }
@@ -524,7 +534,10 @@ impl Session {
         if self.statements.contains_key(name.as_bytes()) {
             return Err(("42P05", "prepared statement already exists"));
         }
-        let prepared = Prepared::by_sql(statement.clone(), self.transactions);
+        let text = self.work.as_ref().map_or_else(|| "".into(), |work| work.text.clone());
+        let mut statement = statement.clone();
+        self.read_constants(&mut statement);
+        let prepared = Prepared::by_sql(statement, text, self.transactions);
         self.statements.insert(name.as_bytes().to_vec(), prepared);
         Ok("PREPARE")
     }
@@ -538,8 +551,16 @@ impl Session {
         if prepared.statement.has_parameter() {
             return self.refuse("42601", "wrong number of parameters", running.tag, near);
         }
-        running.statement = prepared.statement.clone();
-        self.start(running, near)
+        let statement = prepared.statement.clone();
+        // A portal that had no result when it was made runs it, and shows none of its rows.
+        if let Some(portal) = running.portal.as_ref().and_then(|name| self.portals.get_mut(name)) {
+            if !portal.has_result {
+                return self.begin(running, near);
+            }
+            portal.statement.clone_from(&statement);
+        }
+        running.statement = statement;
+        self.begin(running, near)
     }
 
     fn discard_all(&mut self) -> Result<&'static str, (&'static str, &'static str)> {
