@@ -417,6 +417,9 @@ impl Step<'_, '_> {
         } else {
             self.server.session.note_settings(text, message);
         }
+        if !self.executes() {
+            self.server.session.note_error(); // It may be skipped: what it would leave is not what will be found.
+        }
     }
 
     /// Sync ends skipping; while a copy runs PostgreSQL ignores it, unless the copy has failed by then.

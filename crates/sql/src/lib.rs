@@ -25,6 +25,6 @@ pub use settings_set::{SettingsSet, settings_set};
 pub use shape::shape;
 pub use statement::{
     Access, Changes, Command, ConfigCall, Discarded, FunctionName, Name, Scope, SetCommand, SettingValue,
-    Statement, StatementNames, Target, Value, is_prepare_of, may_name_statements, statement_names,
-    statements,
+    Statement, StatementNames, Target, Value, is_deallocate, is_prepare_of, may_name_statements,
+    statement_names, statements,
 };

@@ -13,7 +13,7 @@ mod set_config;
 mod setting;
 
 pub use calls::FunctionName;
-pub use names::{StatementNames, is_prepare_of, may_name_statements, statement_names};
+pub use names::{StatementNames, is_deallocate, is_prepare_of, may_name_statements, statement_names};
 pub use set_config::ConfigCall;
 pub use setting::{Scope, SetCommand, SettingValue, Value};
 

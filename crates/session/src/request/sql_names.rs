@@ -28,7 +28,7 @@ const EMPTY: &[u8] = b"\0\0\0";
 enum Named {
     /// The statement that the protocol has prepared.
     Statement(StatementId),
-    /// Any, because it is deallocated.
+    /// Any, because it is deallocated, and nothing else is done.
     Nothing,
 }
 
@@ -54,14 +54,14 @@ impl Step<'_, '_> {
             return None;
         }
         let names = sql::statement_names(text);
+        // What is parsed only may never be executed, and what stands among others may fail before it is.
+        let only_deallocates = alone && sql::is_deallocate(text);
         let mut wanted: Vec<(String, Named)> = Vec::new();
         for name in names.all() {
             let is_lacking = || names.deallocated.contains(name) && self.server.lacks_statement(name);
             let named = match self.find(name.as_bytes()) {
                 Lookup::Unresolved => return Some(RequestAction::AwaitReplies),
-                Lookup::Is(_) if names.deallocated.contains(name) && !names.executed.contains(name) => {
-                    Named::Nothing
-                }
+                Lookup::Is(_) if only_deallocates => Named::Nothing,
                 Lookup::Is(statement) => Named::Statement(statement),
                 Lookup::Unknown if is_lacking() => Named::Nothing,
                 Lookup::Unknown => continue,
@@ -70,8 +70,7 @@ impl Step<'_, '_> {
                 wanted.push((name.clone(), named));
             }
         }
-        let is_open = alone && self.server.effects.segment() != Effects::NONE;
-        if !wanted.is_empty() && !is_open {
+        if !wanted.is_empty() {
             if !self.server.replies.is_empty() {
                 return Some(RequestAction::AwaitReplies);
             }
@@ -104,7 +103,8 @@ impl Step<'_, '_> {
             names.give_up(name.as_bytes(), segment);
             self.server.owe(PendingReply::InternalOwnParse);
         }
-        if alone {
+        // With what was executed before, behind which the client has sent no Sync, none may end its transaction.
+        if alone && self.server.effects.segment() == Effects::NONE {
             send_internal(self.server, at, out, encode::sync);
             let asked = self.server.transaction.asked();
             self.server.replies.push_internal_sync(asked);

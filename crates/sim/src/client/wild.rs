@@ -615,7 +615,11 @@ impl Script {
 
     /// What SQL and the protocol prepare under the same names: either may execute it.
     fn choose_to_share(&self, prng: &mut Prng) -> Statement {
-        if self.terms.keeps_session { self.session.choose_to_prepare(prng) } else { Statement::SelectNumber(7) }
+        if self.terms.keeps_session {
+            self.session.choose_to_prepare(prng)
+        } else {
+            Statement::SelectNumber(7)
+        }
     }
 
     fn choose_by_sql(&mut self, prng: &mut Prng) -> Statement {

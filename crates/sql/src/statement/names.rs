@@ -3,7 +3,7 @@
 //! Owns the quick answer for texts that name none. In doubt a name is among them: `GRANT EXECUTE ON` names `on`.
 
 use super::cursor::{Tokens, name_of, split};
-use super::{ANALYSED_BYTES, Command, statements};
+use super::{ANALYSED_BYTES, Command, Target, statements};
 use crate::lexer::{Backslash, Kind, Lexer, Token};
 
 /// The prepared statements that a text names.
@@ -88,12 +88,22 @@ impl StatementNames {
 /// The text is one PREPARE of this name, and nothing else.
 #[must_use]
 pub fn is_prepare_of(text: &[u8], name: &str) -> bool {
-    let is_one = |backslash| {
+    is_one(text, |command| matches!(command, Command::Prepare(Some(found), _) if found == name))
+}
+
+/// The text, up to a NUL, is one DEALLOCATE of a statement, and nothing else.
+#[must_use]
+pub fn is_deallocate(text: &[u8]) -> bool {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    is_one(text, |command| matches!(command, Command::Deallocate(Target::One(_))))
+}
+
+fn is_one(text: &[u8], is: impl Fn(&Command) -> bool) -> bool {
+    let is_it = |backslash| {
         let found = statements(text, backslash);
-        let [statement] = found.as_slice() else { return false };
-        matches!(&statement.command, Command::Prepare(Some(found), _) if found == name)
+        matches!(found.as_slice(), [statement] if is(&statement.command))
     };
-    is_one(Backslash::Literal) && (!text.contains(&b'\\') || is_one(Backslash::Escape))
+    is_it(Backslash::Literal) && (!text.contains(&b'\\') || is_it(Backslash::Escape))
 }
 
 #[cfg(test)]
@@ -123,6 +133,19 @@ mod tests {
         assert!(!may_name_statements(b"select exec, prepar, 'dealloc' from t"));
         for text in ["EXECUTE a", "x; Deallocate b", "\tpRepare c as select 1"] {
             assert!(may_name_statements(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_deallocate_is_known() {
+        for (text, is) in [
+            (&b"deallocate a;\0rest"[..], true),
+            (b"DEALLOCATE PREPARE \"A\" -- x", true),
+            (b"deallocate all", false),
+            (b"deallocate a; select 1", false),
+            (b"explain execute a", false),
+        ] {
+            assert_eq!(is_deallocate(text), is, "{}", String::from_utf8_lossy(text));
         }
     }
 
