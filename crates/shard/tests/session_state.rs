@@ -92,6 +92,28 @@ fn a_request_in_pieces_has_not_run_before_it_is_whole() {
 }
 
 #[test]
+fn a_set_that_is_skipped_teaches_nothing() {
+    let (mut world, client, server) = beginning(ON);
+    world.receive(client, &message(|out| encode::execute(out, b"none", 0)));
+    world.receive(server, &message(|out| encode::error(out, "ERROR", "34000", "no portal")));
+    world.query(client, "set lock_timeout = '2s'");
+    world.receive(client, &message(encode::sync));
+    world.sent.clear();
+    world.receive(server, &message(|out| encode::ready(out, Status::Idle)));
+    assert!(world.text(server).contains("pg_settings"));
+    let as_before = message(|out| {
+        encode::data_row(out, [Some(&b"s"[..]), Some(b"lock_timeout"), Some(b"3973")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &as_before);
+    world.query(client, "set lock_timeout = '2s'");
+    world.sent.clear();
+    answer(&mut world, server, "SET", &[]);
+    assert!(world.text(server).contains("lock_timeout"), "it is not known what it leaves");
+}
+
+#[test]
 fn a_client_goes_on_if_reload_changes_to_session_pooling_while_its_server_is_asked() {
     let (mut world, client, server) = beginning(ON);
     world.query(client, "do ''");

@@ -166,9 +166,12 @@ fn parse_b(world: &mut World, client: ConnId, server: ConnId) {
 
 #[test]
 fn what_sql_names_is_on_the_server_under_that_name() {
-    for (sql, text) in
-        [("deallocate b", ""), ("execute b", "select 8"), ("prepare b as select 9", "select 8")]
-    {
+    for (sql, text) in [
+        ("deallocate b", ""),
+        ("select 1; deallocate b", "select 8"), // It may fail before.
+        ("execute b", "select 8"),
+        ("prepare b as select 9", "select 8"),
+    ] {
         let (mut world, [client], server) = idle();
         parse_b(&mut world, client, server);
         world.query(client, sql);
@@ -189,6 +192,48 @@ fn what_sql_names_is_on_the_server_under_that_name() {
         world.receive(client, &bind(b"b"));
         assert!(!world.text(server).contains("select 8"), "the name stands for nothing any more");
     }
+}
+
+#[test]
+fn a_text_that_is_only_parsed_leaves_what_it_would_deallocate() {
+    let (mut world, [client], server) = idle();
+    parse_b(&mut world, client, server);
+    let deallocate = message(|out| {
+        encode::parse(out, b"", b"deallocate b", &[]);
+        encode::sync(out);
+    });
+    world.receive(client, &deallocate);
+    assert!(world.text(server).contains("b\0select 8\0"), "it is still there if that is not executed");
+}
+
+#[test]
+fn a_query_in_an_open_segment_finds_its_names_and_the_segment_stays_open() {
+    let (mut world, [client], server) = idle();
+    parse_b(&mut world, client, server);
+    let open = message(|out| {
+        encode::bind_simple(out, b"", b"b", &[]);
+        encode::execute(out, b"", 0);
+    });
+    world.receive(client, &open);
+    let answered = message(|out| {
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+    });
+    world.receive(server, &answered);
+    world.sent.clear();
+    world.query(client, "execute b");
+    assert_eq!(world.tags(server), "PQ", "a Sync would end the transaction");
+}
+
+#[test]
+fn a_query_that_the_server_skips_gets_no_names() {
+    let (mut world, [client], server) = idle();
+    parse_b(&mut world, client, server);
+    world.receive(client, &message(|out| encode::execute(out, b"none", 0)));
+    world.receive(server, &message(|out| encode::error(out, "ERROR", "34000", "no portal")));
+    world.sent.clear();
+    world.query(client, "execute b");
+    assert_eq!(world.tags(server), "Q", "a Sync would let it be executed");
 }
 
 #[test]
