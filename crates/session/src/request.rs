@@ -20,7 +20,7 @@ use wire::tag::frontend as tag;
 pub use first_message::{FirstMessage, first_message};
 
 use crate::replay::ReplayBuffer;
-use crate::resets::may_reset;
+use crate::resets::{Reset, may_reset};
 use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientFault, ClientStatements, Output, PendingReply, ServerProtocol, StatementRegistry, Tracked,
@@ -460,7 +460,7 @@ impl Step<'_, '_> {
             return RequestAction::Hold;
         }
         if self.context.statements_max == 0 || self.server.copy.is_reading() {
-            return if self.extended_as_is(header.tag) { RequestAction::Pass } else { RequestAction::Hold };
+            return self.as_is(header.tag, rest);
         }
         let whole = rest.len().min(header.frame_bytes as usize);
         let body = &rest[HEADER_BYTES..whole];
@@ -469,6 +469,22 @@ impl Step<'_, '_> {
             RequestAction::Hold if complete => RequestAction::Stop(ClientFault::Malformed.into()),
             action => action,
         }
+    }
+
+    /// Its names are the server's. A Parse among the data of a copy is executed if that has failed before.
+    #[inline(never)]
+    fn as_is(&mut self, frame_tag: u8, rest: &[u8]) -> RequestAction {
+        let is_parse_in_copy = frame_tag == tag::PARSE && self.server.copy.is_reading();
+        let first = rest.get(HEADER_BYTES);
+        if is_parse_in_copy && first.is_none() || !self.extended_as_is(frame_tag) {
+            return RequestAction::Hold;
+        }
+        if is_parse_in_copy && first == Some(&0) && !self.server.skipping.is_on() {
+            let segment = self.server.replies.segment();
+            self.server.statements.unnamed.parse_sent(self.context.client, Effects::ALL, segment);
+            self.server.effects.set_unnamed_resets(Reset::UNCLEAR);
+        }
+        RequestAction::Pass
     }
 
     #[inline(always)]

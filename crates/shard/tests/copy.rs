@@ -146,3 +146,29 @@ fn a_request_that_a_copy_refuses_costs_the_server_when_it_is_free() {
     assert_eq!(world.tags(server), "X");
     assert!(!world.closed.contains(&first));
 }
+
+#[test]
+fn a_statement_that_is_parsed_behind_a_copy_whose_failure_is_not_known_yet_can_be_bound() {
+    let (mut world, first, _, server) = world(&message(|out| encode::query(out, b"copy t from stdin")));
+    world.receive(server, &message(|out| encode::copy_in(out, 0, 1)));
+    let asked = message(|out| {
+        encode::copy_data(out, b"not a number\n");
+        encode::sync(out);
+        encode::parse(out, b"", b"select 1", &[]);
+    });
+    world.receive(first, &asked);
+    let failed = message(|out| {
+        encode::error(out, "ERROR", "22P02", "invalid input syntax for type integer");
+        encode::ready(out, Status::Idle);
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &failed);
+    world.sent.clear();
+    let bound = message(|out| {
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(first, &bound);
+    assert_eq!(world.tags(server), "BES");
+}
