@@ -137,6 +137,25 @@ fn one_that_cannot_be_prepared_any_more_has_the_error_of_that() {
     assert!(told.contains("26000"), "{told:?}");
 }
 
+#[test]
+fn why_a_statement_could_not_be_prepared_is_told_to_its_client_alone() {
+    let (mut world, [one, other], server) = idle();
+    prepare(&mut world, one, server);
+    world.query(other, "select 1");
+    command(&mut world, server, "DEALLOCATE");
+    world.answer(server, Status::Idle);
+    world.query(one, "execute p");
+    refuse(&mut world, server, "42P01", "no such relation");
+    refuse(&mut world, server, "26000", "prepared statement \"p\" does not exist");
+    shows(&mut world, server, &[]);
+    world.query(other, "execute p");
+    command(&mut world, server, "RESET"); // EXECUTE may have set anything.
+    world.sent.clear();
+    refuse(&mut world, server, "26000", "prepared statement \"p\" does not exist");
+    let told = world.text(other);
+    assert!(told.contains("26000"), "{told:?}");
+}
+
 fn parse(name: &[u8]) -> Vec<u8> {
     message(|out| {
         encode::parse(out, name, b"select 8", &[]);

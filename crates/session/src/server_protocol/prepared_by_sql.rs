@@ -81,6 +81,11 @@ impl ServerProtocol {
         self.parameters.set_prepared(giving.wanted.without(&lacking));
     }
 
+    /// The client that is linked now has prepared what is here: what could not be prepared was another's, or is deallocated.
+    pub fn prepared_as_wanted(&mut self) {
+        self.prepared_by_sql.failed.clear();
+    }
+
     /// Statements of the client that is linked could not be prepared here.
     #[must_use]
     pub fn lacks_prepared(&self) -> bool {

@@ -14,6 +14,7 @@ pub(crate) fn give(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let (wanted, protocol) = (client.parameters.prepared(), &mut server.protocol);
     if wanted == protocol.parameters.prepared() {
+        protocol.prepared_as_wanted();
         return false;
     }
     let (wanted, mut is_sent) = (wanted.clone(), false);
