@@ -201,8 +201,8 @@ pub struct SessionState {
     pub settings: SessionSettings,
     /// What was found and cannot move.
     pub pins: Pins,
-    /// Custom parameters are not among the settings, and will not be found again: PostgreSQL lists none that it is not asked for by name.
-    pub leaves_out_custom: bool,
+    /// Settings whose values are not kept, because they are too long or too many.
+    pub(crate) left_out: Vec<String>,
     /// Statements that SQL has prepared, or the protocol under a name of the client's.
     pub(crate) prepared: Vec<Found>,
 }
@@ -288,7 +288,7 @@ fn listed(names: &[&str]) -> String {
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
     let (mut pins, mut settings, mut prepared, mut bytes) = (Pins::default(), Vec::new(), Vec::new(), 0);
-    let mut leaves_out_custom = false;
+    let mut left_out = Vec::new();
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
         if kind == b"p" {
@@ -308,11 +308,11 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
             }
             (name, _) => {
                 pins.set(Pin::Settings, true);
-                leaves_out_custom |= name.is_some_and(|name| name.contains('.'));
+                left_out.extend(name);
             }
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pins, leaves_out_custom, prepared })
+    Some(SessionState { settings: SessionSettings::new(settings), pins, left_out, prepared })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.

@@ -92,6 +92,36 @@ fn a_request_in_pieces_has_not_run_before_it_is_whole() {
 }
 
 #[test]
+fn a_setting_that_is_too_long_keeps_its_client_until_it_is_shorter() {
+    let (mut world, client, server) = beginning(ON);
+    let other = world.client(&[]);
+    world.query(client, "begin");
+    world.answer(server, Status::InTransaction);
+    world.query(other, "select 'of the other'"); // It waits for the only server.
+    let value = |bytes: usize| {
+        let digits = "78".repeat(bytes);
+        message(|out| {
+            encode::data_row(out, [Some(&b"s"[..]), Some(b"app.tenant"), Some(digits.as_bytes())]);
+            encode::data_row(out, [Some(&b"s"[..]), Some(b"lock_timeout"), Some(b"3973")]);
+            encode::command_complete(out, "SELECT 2");
+            encode::ready(out, Status::Idle);
+        })
+    };
+    for (sql, bytes, is_kept) in [
+        ("set app.tenant = 'long'; commit", 9000, true),
+        ("set work_mem = '1MB'", 9000, true), // It names nothing, and the other one is still there.
+        ("set app.tenant = 'short'", 5, false),
+    ] {
+        world.query(client, sql);
+        answer(&mut world, server, "SET", &[]);
+        assert!(world.text(server).contains("'app.tenant'"), "{sql}: it is asked for");
+        world.sent.clear();
+        world.receive(server, &value(bytes));
+        assert_eq!(world.tags(server).is_empty(), is_kept, "{sql}: the other one has the server");
+    }
+}
+
+#[test]
 fn a_set_that_is_skipped_teaches_nothing() {
     let (mut world, client, server) = beginning(ON);
     world.receive(client, &message(|out| encode::execute(out, b"none", 0)));

@@ -115,9 +115,11 @@ impl ServerProtocol {
         let kinds = self.session.unknown();
         if kinds.any(Kinds::SETTINGS) {
             let (known, has_room) = self.known_settings(&state, tracked, default_params);
-            if !has_room || state.leaves_out_custom {
-                self.session.note_unlisted();
+            let mut left_out = state.left_out.clone();
+            if !has_room {
+                left_out.extend(self.session.set_names().unwrap_or_default().iter().cloned());
             }
+            self.session.note_left_out(left_out);
             if let Some(transcript) = self.session.transcript().filter(|_| state.pins.is_empty()) {
                 learned.learn(transcript, self.parameters.clone(), known.clone());
             }

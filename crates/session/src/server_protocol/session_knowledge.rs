@@ -65,6 +65,8 @@ pub(crate) struct SessionKnowledge {
     names: Vec<Box<str>>,
     /// Custom parameters were set whose names are not kept: PostgreSQL lists none that it is not asked for by name.
     has_unlisted: bool,
+    /// Custom parameters whose values are not kept, because they are too long or too many: they are asked for until they are.
+    left_out: Vec<Box<str>>,
     /// Statements that texts have named since: SQL may have prepared them.
     statements: Vec<Box<str>>,
     /// SQL has prepared a statement whose name no text has shown.
@@ -427,17 +429,23 @@ impl SessionKnowledge {
 
     /// Custom parameters to ask for.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.names.iter().chain(&self.left_out).map(|name| &**name)
     }
 
-    /// Of what PostgreSQL has answered, the names of custom parameters are not kept.
-    pub(crate) fn note_unlisted(&mut self) {
-        self.has_unlisted = true;
+    /// Of all that PostgreSQL has answered, the values of these custom parameters are not kept.
+    pub(crate) fn note_left_out(&mut self, mut names: Vec<String>) {
+        names.retain(|name| name.contains('.'));
+        let can_be_asked = |name: &String| session_state::is_custom_name(name);
+        self.has_unlisted |= names.len() > MAX_NAMES || !names.iter().all(can_be_asked);
+        names.retain(can_be_asked);
+        names.truncate(MAX_NAMES);
+        self.left_out = names.into_iter().map(String::into_boxed_str).collect();
     }
 
     /// PostgreSQL has answered what there is of these kinds.
     pub(crate) fn answered(&mut self, kinds: Kinds, mut pins: Pins) {
-        pins.set(Pin::Settings, pins.has(Pin::Settings) || self.has_unlisted);
+        let is_left_out = self.has_unlisted || !self.left_out.is_empty();
+        pins.set(Pin::Settings, pins.has(Pin::Settings) || is_left_out);
         // It may not be followed any more, since it was asked for.
         if self.is_followed {
             self.reasons.pins.replace(kinds, pins);
