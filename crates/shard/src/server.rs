@@ -30,6 +30,8 @@ pub(crate) enum Phase {
     Linked(ConnId),
     /// It runs a query of Weir's own.
     InternalQuery(InternalQuery),
+    /// It listens for all clients of its pool.
+    Listening,
     /// On the pool's idle list.
     Idle,
     /// Unlinked, and not to be checked out yet: a cancel request may still be on its way to it, or half a notice has come.
@@ -54,6 +56,10 @@ pub(crate) enum InternalQuery {
     /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
     /// often that has failed.
     SessionState { client: Option<ConnId>, failed: u8 },
+    /// The channels of this client, which keeps it, are handed over to the connection that all share.
+    HandOver(ConnId),
+    /// UNLISTEN, behind a client with channels.
+    Unlisten,
     /// It is asked which tables and views may change a session, for its pool.
     Relations,
     /// DISCARD ALL, before this internal client's query.
@@ -88,6 +94,8 @@ pub(crate) struct Server {
     pub(crate) pool: PoolId,
     pub(crate) phase: Phase,
     pub(crate) protocol: ServerProtocol,
+    /// It listens, or has listened, for all clients of its pool, and does not count as a server of it.
+    pub(crate) listens: bool,
     /// It is for one client alone.
     pub(crate) dedicated: Option<Dedicated>,
     /// The error that a query of Weir's own got.
@@ -134,6 +142,7 @@ impl Server {
             | Phase::InternalQuery(
                 InternalQuery::Apply(client)
                 | InternalQuery::Restore(client)
+                | InternalQuery::HandOver(client)
                 | InternalQuery::SessionState { client: Some(client), .. },
             ) => Some(client),
             _ => None,
@@ -173,7 +182,7 @@ impl Server {
 
     /// It serves any client of the pool, and is logged in.
     pub(crate) fn is_pooled(&self) -> bool {
-        self.dedicated.is_none() && self.is_live()
+        self.dedicated.is_none() && !self.listens && self.is_live()
     }
 
     /// The mode of its pool; a dedicated server is in session mode.
@@ -198,7 +207,14 @@ impl Server {
 
     /// It is logged in, and not being closed.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Linked(_) | Phase::InternalQuery(_) | Phase::Idle | Phase::AwaitingCancel)
+        matches!(
+            self.phase,
+            Phase::Linked(_)
+                | Phase::InternalQuery(_)
+                | Phase::Listening
+                | Phase::Idle
+                | Phase::AwaitingCancel
+        )
     }
 
     /// Its name or address as configured; None for a unix socket, which has no TLS.
@@ -223,11 +239,13 @@ impl Server {
                 InternalQuery::Apply(_)
                 | InternalQuery::Restore(_)
                 | InternalQuery::SessionState { .. }
+                | InternalQuery::HandOver(_)
                 | InternalQuery::Freshen(_)
                 | InternalQuery::ConnectQuery(_)
                 | InternalQuery::Ask(_),
             ) => "active",
             Phase::InternalQuery(_) => "tested",
+            Phase::Listening => "listening",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",
             Phase::AwaitingCancel => "being_canceled",

@@ -4,11 +4,12 @@
 //! transaction. What these change is noted in [`ServerProtocol`](crate::ServerProtocol).
 
 use wire::backend::{self, Status};
+use wire::encode;
 use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{ReplyAction, Step};
-use crate::{PendingReply, ServerFault};
+use crate::{Listening, PendingReply, ServerFault};
 
 /// A CommandComplete longer than this is none of those that are looked for.
 const TAG_BYTES: u32 = 64;
@@ -126,6 +127,22 @@ impl Step<'_, '_> {
         if self.server.effects.resets.is_noted() {
             return self.ready_behind_reset(status);
         }
+        if self.context.listening.is_some() && status == Status::Idle {
+            return self.ready_behind_notifications(status);
+        }
         ReplyAction::Pass
+    }
+
+    /// What was notified during the transaction comes in front of its ReadyForQuery.
+    #[cold]
+    fn ready_behind_notifications(&mut self, status: Status) -> ReplyAction {
+        let listening = self.context.listening.as_deref_mut();
+        let mut frames = listening.map(Listening::take_queued).unwrap_or_default();
+        if frames.is_empty() {
+            return ReplyAction::Pass;
+        }
+        encode::ready(&mut frames, status);
+        self.server.internal.replace(frames);
+        ReplyAction::Replaced
     }
 }

@@ -7,20 +7,37 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{HELD_BYTES, ReplyAction, Step};
-use crate::{PendingReply, ServerFault, internal_result};
+use crate::{PendingReply, ServerFault, internal_result, listening};
 
 impl Step<'_, '_> {
     /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
-    pub(super) fn for_client_only(&mut self) -> ReplyAction {
+    pub(super) fn for_client_only(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         if !self.is_private() {
-            return ReplyAction::Pass;
+            return self.unless_shared(header, rest);
         }
         let action = self.swallow_body();
         let is_asked = self.server.replies.front() == Some(PendingReply::InternalQuery);
-        if matches!(action, ReplyAction::Swallow) && is_asked && self.server.session.is_followed() {
+        let is_kept =
+            is_asked && self.server.session.is_followed() || self.server.internal.collects_notifications();
+        if matches!(action, ReplyAction::Swallow) && is_kept {
             self.keep_notification();
         }
         action
+    }
+
+    /// What the client hears by way of the shared connection it does not hear again from its own server.
+    fn unless_shared(&self, header: Header, rest: &[u8]) -> ReplyAction {
+        let Some(listening) = self.context.listening.as_deref().filter(|_| header.tag == tag::NOTIFICATION)
+        else {
+            return ReplyAction::Pass;
+        };
+        match rest.get(..header.frame_bytes as usize) {
+            Some(frame) if listening::read(frame).is_some_and(|one| listening.is_on(one.channel)) => {
+                ReplyAction::Swallow
+            }
+            None if header.frame_bytes as usize <= HELD_BYTES => ReplyAction::Hold,
+            Some(_) | None => ReplyAction::Pass,
+        }
     }
 
     /// A session that is asked what it holds may listen: its client gets the notification as soon as that is answered.

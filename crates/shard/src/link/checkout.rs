@@ -85,7 +85,7 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     server.request_us = now_us;
     server.query_us = now_us;
     server.transaction_us = now_us;
-    let is_alike = client.parameters.shared_with(&server.protocol.parameters);
+    let is_alike = client.listening.is_none() && client.parameters.shared_with(&server.protocol.parameters);
     if !is_alike
         && let Some(position) = client.parameters.unrestorable(&server.protocol.parameters, &core.tracked)
     {
@@ -127,6 +127,7 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     (client.request_us, server.query_us) = (now_us, now_us);
+    server.protocol.collect_notifications(false);
     session_state::deliver_notifications(core, server_conn, client_conn);
     let Some(client) = core.client(client_conn) else { return };
     let wants_nothing = client.request.held.is_empty();
@@ -352,6 +353,7 @@ pub(crate) fn prepare(
     server.phase = server::Phase::InternalQuery(internal_query);
     server.query_us = now_us;
     let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
+    protocol.collect_notifications(true);
     if let Some(at) = protocol.boundary() {
         core.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
     }

@@ -277,6 +277,7 @@ fn step_to_client(
         errors_seen: core.statistics.errors.seen(),
         startup: client.startup.as_ref(),
         default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
+        listening: client.listening.as_deref_mut(),
         has_client: true,
         releases_between_transactions: mode != Some(settings::PoolMode::Session),
         refuses_blocks: mode == Some(settings::PoolMode::Statement),

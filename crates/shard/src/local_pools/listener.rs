@@ -1,0 +1,283 @@
+//! The connection that listens for all clients of a pool, as data: who listens on what, and the clients that are being handed over.
+//!
+//! Owns what the connection is to listen on next. Sending and receiving is `link`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ConnId;
+
+/// On this channel the server of a client that is handed over and the shared connection get the same marker.
+pub(crate) const MARKERS: &str = "weir_handover";
+
+/// Where the connection is.
+#[derive(Debug, Default)]
+enum Connection {
+    #[default]
+    None,
+    /// A server of the pool is waited for, by this internal client.
+    Requested(ConnId),
+    Open(Open),
+}
+
+#[derive(Debug)]
+struct Open {
+    conn: ConnId,
+    on: BTreeSet<Box<str>>,
+    /// What it listens on once the command that runs is answered.
+    asked: Option<BTreeSet<Box<str>>>,
+}
+
+/// How far a client is handed over.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The shared connection does not listen on all of its channels yet.
+    Begun,
+    /// Its server is sent the marker. What has come before that: on the server, and on the shared connection.
+    Marked { server: Option<Vec<u8>>, shared: Option<Vec<u8>> },
+    /// The marker did not come. The client keeps its server, which stops listening for markers.
+    Abandoned,
+}
+
+/// A client that listens on its own server and is to do so by way of the shared connection.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) client: ConnId,
+    pub(crate) server: ConnId,
+    /// The channels that are new to the shared connection, or new for this client.
+    pub(crate) channels: Vec<String>,
+    /// The payload of its marker.
+    pub(crate) marker: String,
+    pub(crate) since_us: u64,
+    pub(crate) step: Step,
+}
+
+/// What listens for all clients of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    connection: Connection,
+    subscribers: BTreeMap<Box<str>, BTreeSet<ConnId>>,
+    hand_overs: Vec<HandOver>,
+    /// Since when no client listens.
+    unused_since_us: Option<u64>,
+}
+
+impl Listener {
+    /// The connection, once it is open.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match &self.connection {
+            Connection::Open(open) => Some(open.conn),
+            Connection::None | Connection::Requested(_) => None,
+        }
+    }
+
+    /// The internal client that waits for a server to listen on.
+    pub(crate) fn requested(&self) -> Option<ConnId> {
+        match &self.connection {
+            Connection::Requested(conn) => Some(*conn),
+            Connection::None | Connection::Open(_) => None,
+        }
+    }
+
+    pub(crate) fn request(&mut self, internal_client: ConnId) {
+        self.connection = Connection::Requested(internal_client);
+    }
+
+    /// This server is the shared connection from here on, and listens on these channels.
+    pub(crate) fn open<'a>(&mut self, conn: ConnId, on: impl IntoIterator<Item = &'a str>) {
+        let on = on.into_iter().map(Box::from).collect();
+        self.connection = Connection::Open(Open { conn, on, asked: None });
+    }
+
+    /// There is no connection any more.
+    pub(crate) fn close(&mut self) {
+        self.connection = Connection::None;
+    }
+
+    /// The statements that make it listen on what is wanted. None if it does so or a command runs.
+    pub(crate) fn next_command(&mut self) -> Option<String> {
+        let wanted = self.wanted();
+        let Connection::Open(open) = &mut self.connection else { return None };
+        if open.asked.is_some() || open.on == wanted {
+            return None;
+        }
+        let texts = |one: &BTreeSet<Box<str>>, other: &BTreeSet<Box<str>>| {
+            one.difference(other).map(|channel| channel.to_string()).collect::<Vec<_>>()
+        };
+        let (new, old) = (texts(&wanted, &open.on), texts(&open.on, &wanted));
+        let sql = session::listening::listen(new.iter().map(String::as_str))
+            + &session::listening::unlisten(old.iter().map(String::as_str));
+        open.asked = Some(wanted);
+        Some(sql)
+    }
+
+    /// The command is answered.
+    pub(crate) fn command_done(&mut self) {
+        if let Connection::Open(open) = &mut self.connection
+            && let Some(asked) = open.asked.take()
+        {
+            open.on = asked;
+        }
+    }
+
+    fn wanted(&self) -> BTreeSet<Box<str>> {
+        let handed = self.hand_overs.iter().flat_map(|hand_over| &hand_over.channels);
+        let handed = handed.map(|channel| Box::from(channel.as_str()));
+        let markers = std::iter::once(Box::from(MARKERS));
+        self.subscribers.keys().cloned().chain(handed).chain(markers).collect()
+    }
+
+    fn listens_on(&self, channel: &str) -> bool {
+        matches!(&self.connection, Connection::Open(open) if open.on.contains(channel)
+            && open.asked.as_ref().is_none_or(|asked| asked.contains(channel)))
+    }
+
+    pub(crate) fn subscribe(&mut self, client: ConnId, channel: &str) {
+        self.unused_since_us = None;
+        self.subscribers.entry(channel.into()).or_default().insert(client);
+    }
+
+    pub(crate) fn unsubscribe(&mut self, client: ConnId, channel: &str) {
+        if let Some(clients) = self.subscribers.get_mut(channel) {
+            clients.remove(&client);
+            if clients.is_empty() {
+                self.subscribers.remove(channel);
+            }
+        }
+    }
+
+    /// The client is gone.
+    pub(crate) fn forget(&mut self, client: ConnId) {
+        self.subscribers.retain(|_, clients| {
+            clients.remove(&client);
+            !clients.is_empty()
+        });
+        self.hand_overs.retain(|hand_over| hand_over.client != client);
+    }
+
+    /// The clients that hear what is sent on this channel.
+    pub(crate) fn subscribers_of(&self, channel: &[u8]) -> Vec<ConnId> {
+        let clients = std::str::from_utf8(channel).ok().and_then(|channel| self.subscribers.get(channel));
+        clients.into_iter().flatten().copied().collect()
+    }
+
+    /// All clients that listen on anything.
+    pub(crate) fn clients(&self) -> BTreeSet<ConnId> {
+        self.subscribers.values().flatten().copied().collect()
+    }
+
+    /// A client listens, or is handed over.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.subscribers.is_empty() || !self.hand_overs.is_empty()
+    }
+
+    /// Since when it has been unused, noted when this was first asked.
+    pub(crate) fn unused_since_us(&mut self, now_us: u64) -> Option<u64> {
+        if self.is_used() {
+            self.unused_since_us = None;
+            return None;
+        }
+        Some(*self.unused_since_us.get_or_insert(now_us))
+    }
+
+    pub(crate) fn begin(&mut self, hand_over: HandOver) {
+        self.hand_overs.push(hand_over);
+    }
+
+    pub(crate) fn hand_over_of(&mut self, client: ConnId) -> Option<&mut HandOver> {
+        self.hand_overs.iter_mut().find(|hand_over| hand_over.client == client)
+    }
+
+    pub(crate) fn hand_over_by(&mut self, marker: &[u8]) -> Option<&mut HandOver> {
+        self.hand_overs.iter_mut().find(|hand_over| hand_over.marker.as_bytes() == marker)
+    }
+
+    pub(crate) fn end(&mut self, client: ConnId) -> Option<HandOver> {
+        let place = self.hand_overs.iter().position(|hand_over| hand_over.client == client)?;
+        Some(self.hand_overs.swap_remove(place))
+    }
+
+    /// The clients all of whose channels the connection listens on: their servers are sent the marker now.
+    pub(crate) fn mark_ready(&mut self) -> Vec<(ConnId, String)> {
+        let is_ready = |hand_over: &HandOver| {
+            let mut channels = hand_over.channels.iter().map(String::as_str).chain([MARKERS]);
+            matches!(hand_over.step, Step::Begun) && channels.all(|channel| self.listens_on(channel))
+        };
+        let ready: Vec<bool> = self.hand_overs.iter().map(is_ready).collect();
+        let mut servers = Vec::new();
+        for (hand_over, _) in self.hand_overs.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            hand_over.step = Step::Marked { server: None, shared: None };
+            servers.push((hand_over.server, hand_over.marker.clone()));
+        }
+        servers
+    }
+
+    /// The clients whose hand-over began before this time.
+    pub(crate) fn begun_before(&self, time_us: u64) -> Vec<ConnId> {
+        let late = self.hand_overs.iter().filter(|hand_over| hand_over.since_us < time_us);
+        late.filter(|hand_over| !matches!(hand_over.step, Step::Abandoned))
+            .map(|hand_over| hand_over.client)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hand_over(channels: &[&str]) -> HandOver {
+        HandOver {
+            client: ConnId(1),
+            server: ConnId(2),
+            channels: channels.iter().map(ToString::to_string).collect(),
+            marker: "m".to_owned(),
+            since_us: 5,
+            step: Step::Begun,
+        }
+    }
+
+    #[test]
+    fn it_listens_on_what_is_wanted_with_one_command_at_a_time() {
+        let mut listener = Listener::default();
+        listener.subscribe(ConnId(1), "a");
+        assert_eq!(listener.next_command(), None, "there is no connection");
+        listener.open(ConnId(9), ["a", "old"]);
+        let sql = "LISTEN \"weir_handover\";UNLISTEN \"old\";";
+        assert_eq!(listener.next_command().as_deref(), Some(sql));
+        listener.subscribe(ConnId(2), "b");
+        assert_eq!(listener.next_command(), None, "one runs");
+        listener.command_done();
+        assert_eq!(listener.next_command().as_deref(), Some("LISTEN \"b\";"));
+        listener.command_done();
+        listener.forget(ConnId(2));
+        assert_eq!(listener.next_command().as_deref(), Some("UNLISTEN \"b\";"));
+        assert!(!listener.listens_on("b") && listener.listens_on("a"), "not any more");
+    }
+
+    #[test]
+    fn a_marker_is_sent_when_the_connection_listens() {
+        let mut listener = Listener::default();
+        listener.open(ConnId(9), []);
+        listener.begin(hand_over(&["a"]));
+        assert!(listener.mark_ready().is_empty() && listener.is_used());
+        assert_eq!(listener.next_command().as_deref(), Some("LISTEN \"a\";LISTEN \"weir_handover\";"));
+        assert!(listener.mark_ready().is_empty());
+        listener.command_done();
+        assert_eq!(listener.mark_ready(), [(ConnId(2), "m".to_owned())]);
+        assert!(listener.mark_ready().is_empty());
+        assert_eq!((listener.begun_before(5), listener.begun_before(6)), (vec![], vec![ConnId(1)]));
+        assert!(listener.hand_over_by(b"m").is_some() && listener.hand_over_by(b"x").is_none());
+        assert!(listener.end(ConnId(1)).is_some() && !listener.is_used());
+    }
+
+    #[test]
+    fn it_is_unused_since_the_last_client() {
+        let mut listener = Listener::default();
+        listener.subscribe(ConnId(1), "a");
+        listener.subscribe(ConnId(2), "a");
+        assert_eq!(listener.subscribers_of(b"a"), [ConnId(1), ConnId(2)]);
+        assert_eq!(listener.unused_since_us(1), None);
+        listener.unsubscribe(ConnId(1), "a");
+        listener.forget(ConnId(2));
+        assert_eq!((listener.unused_since_us(2), listener.unused_since_us(3)), (Some(2), Some(2)));
+    }
+}
