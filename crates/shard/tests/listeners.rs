@@ -158,6 +158,7 @@ fn a_second_client_is_handed_over_at_its_marker() {
     let answer = [
         notification("b", "2"),
         notification("weir_handover", &marker),
+        notification("b", "3"),
         message(|out| {
             encode::command_complete(out, "NOTIFY");
             encode::ready(out, Status::Idle);
