@@ -152,7 +152,8 @@ fn discard_all_gives_back_nothing_before_the_server_has_said_what_is_gone() {
     world.query(client, "select change('app.tenant', 'a')");
     answer(&mut world, server, "SELECT 1", &[]);
     let found = message(|out| {
-        for row in [[b"s" as &[u8], b"app.tenant", b"61"], [b"s", b"lock_timeout", b"3973"], [b"l", b"", b"c3a4"]]
+        for row in
+            [[b"s" as &[u8], b"app.tenant", b"61"], [b"s", b"lock_timeout", b"3973"], [b"l", b"", b"c3a4"]]
         {
             encode::data_row(out, row.map(Some));
         }

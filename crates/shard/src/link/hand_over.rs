@@ -63,16 +63,22 @@ pub(crate) fn leave(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -
         return false;
     }
     match local_pool.listener.as_deref().and_then(|listener| listener.conn()) {
-        Some(_) => begin(core, client_conn, server_conn, new),
+        Some(_) => {
+            begin(core, client_conn, server_conn, new);
+            true
+        }
         None => listener::adopt(core, client_conn, server_conn, &new),
     }
-    true
 }
 
 /// Another connection may listen on the channels of this session: notifications of one server are not those of another, and text in two
 /// encodings needs two connections.
 pub(crate) fn can_share(local_pool: &LocalPool, client: &Client, server: &Server) -> bool {
-    server.protocol.channels().movable().is_some()
+    let has_room = |channels: &[String]| {
+        local_pool.listener.as_deref().is_none_or(|listener| listener.has_room(channels.len()))
+    };
+    server.protocol.channels().movable().is_some_and(has_room)
+        && local_pool.pool.may_listen()
         && local_pool.database.host.len() <= 1
         && client.parameters.has_encoding_of(&local_pool.default_params)
 }
@@ -166,7 +172,7 @@ pub(crate) fn marker_came(core: &mut Core, pool_id: PoolId, marker: &[u8]) {
     // Others use the channel too: other shards, and other processes.
     let Some(hand_over) = listener.hand_over_by(marker) else { return };
     let (client_conn, server_conn) = (hand_over.client, hand_over.server);
-    let Step::Marked { shared, .. } = &mut hand_over.step else { return };
+    let Step::Marked { shared: shared @ None, .. } = &mut hand_over.step else { return };
     let Some(client) = core.conns.find_client_mut(client_conn) else { return };
     let listening = client.listening.get_or_insert_default();
     *shared = Some(listening.take_queued());

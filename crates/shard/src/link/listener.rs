@@ -26,14 +26,21 @@ const LINGER_US: u64 = 60_000_000;
 /// How long it may take to answer, and a marker to come.
 const PATIENCE_US: u64 = 5_000_000;
 
+/// How long another one is not sought, if one was lost sooner than that after it had begun.
+const RETRY_US: u64 = 1_000_000;
+
 /// What makes a client's server like one after login, but for the channels.
 const AS_FRESH: &str = "RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;";
 
-/// The server of this client, which listens on all of its channels, becomes the shared connection.
-pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, new: &[String]) {
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+/// The server of this client, which listens on all of its channels, becomes the shared connection. False if limits leave no room for one.
+pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, new: &[String]) -> bool {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let pool_id = server.pool;
-    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return false };
+    let pool = &local_pool.pool;
+    if !local_pool.listener.get_or_insert_default().count(|| pool.take_listener()) {
+        return false;
+    }
     let on: Vec<String> = server.protocol.channels().movable().unwrap_or_default().to_vec();
     server.unlink();
     let listener = local_pool.listener.get_or_insert_default();
@@ -49,6 +56,7 @@ pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, n
     begin(core, pool_id, server_conn, &on, AS_FRESH);
     hand_over::become_idle(core, client_conn);
     opening::serve_or_open(core, pool_id);
+    true
 }
 
 /// A server of the pool that nothing was left on is there for the request.
@@ -140,13 +148,18 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 
 /// The connection is being closed. What is sent until there is another one, its clients do not hear.
 pub(crate) fn closes(core: &mut Core, conn: ConnId, reason: impl fmt::Display) {
-    let Some(pool_id) = core.server(conn).map(|server| server.pool) else { return };
+    let now_us = core.now.mono_us;
+    let Some((pool_id, since_us)) = core.server(conn).map(|server| (server.pool, server.request_us)) else {
+        return;
+    };
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     let Some(listener) = local_pool.listener.as_deref_mut().filter(|listener| listener.conn() == Some(conn))
     else {
         return;
     };
-    listener.close();
+    // One that cannot listen (a standby) is not sought again at once.
+    let has_failed = now_us.saturating_sub(since_us) < RETRY_US;
+    listener.close(if has_failed { now_us + RETRY_US } else { 0 });
     let clients = listener.clients().len();
     if clients > 0 {
         core.statistics.listener_losses += 1;
@@ -159,10 +172,11 @@ pub(crate) fn closes(core: &mut Core, conn: ConnId, reason: impl fmt::Display) {
 
 /// A client is gone.
 pub(crate) fn client_left(core: &mut Core, client_conn: ConnId) {
-    let Some(client) = core.conns.client(client_conn) else { return };
+    let Some(client) = core.conns.client_mut(client_conn) else { return };
     if let Some(listener) = core.local_pools.of_mut(client.pool).and_then(|pool| pool.listener.as_deref_mut())
     {
-        listener.forget(client_conn);
+        let listening = client.listening.take().unwrap_or_default();
+        listener.forget(client_conn, listening.channels());
     }
 }
 
@@ -172,7 +186,9 @@ pub(crate) fn client_came(core: &mut Core, client_conn: ConnId) {
     let Some(pool_id) = client.pool else { return };
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     let Some(listening) = client.listening.as_deref() else { return };
+    let pool = &local_pool.pool;
     let listener = local_pool.listener.get_or_insert_default();
+    listener.count(|| Some(pool.import_listener()));
     let is_first = !listener.is_used();
     listening.channels().for_each(|channel| listener.subscribe(client_conn, channel));
     if is_first && listener.conn().is_none() {
@@ -195,7 +211,8 @@ fn request(core: &mut Core, pool_id: PoolId) {
     let is_waiting = listener.requested().is_some_and(|conn| {
         matches!(core.conns.get(conn), Some(Conn::InternalClient(found)) if found.listens && found.local_pool == pool_id)
     });
-    if is_waiting || listener.conn().is_some() || !listener.is_used() || local_pool.pool.paused {
+    let is_due = !listener.clients().is_empty() && listener.may_request(now_us);
+    if is_waiting || listener.conn().is_some() || !is_due || local_pool.pool.paused {
         return;
     }
     let query = ServerQuery {

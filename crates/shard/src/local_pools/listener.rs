@@ -4,10 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pool::ListenerUnit;
+
 use crate::ConnId;
 
 /// On this channel the server of a client that is handed over and the shared connection get the same marker.
 pub(crate) const MARKERS: &str = "weir_handover";
+
+/// So many channels it listens on at most: PostgreSQL goes through all of them for each notification.
+const MAX_CHANNELS: usize = 16_384;
+/// So many of them are in one command, so that it answers in time.
+const CHANNELS_AT_A_TIME: usize = 1_000;
 
 /// Where the connection is.
 #[derive(Debug, Default)]
@@ -23,8 +30,14 @@ enum Connection {
 struct Open {
     conn: ConnId,
     on: BTreeSet<Box<str>>,
-    /// What it listens on once the command that runs is answered.
-    asked: Option<BTreeSet<Box<str>>>,
+    /// What the command that runs begins and ends to listen on.
+    asked: Option<Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    new: Vec<Box<str>>,
+    old: Vec<Box<str>>,
 }
 
 /// How far a client is handed over.
@@ -56,6 +69,12 @@ pub(crate) struct HandOver {
 pub(crate) struct Listener {
     connection: Connection,
     subscribers: BTreeMap<Box<str>, BTreeSet<ConnId>>,
+    /// Channels that may be wanted since it was last sent a command, or no longer.
+    changed: BTreeSet<Box<str>>,
+    /// Counts in the limits as long as there are clients that listen.
+    unit: Option<ListenerUnit>,
+    /// A connection that was lost is not sought before this time.
+    retry_us: u64,
     hand_overs: Vec<HandOver>,
     /// Since when no client listens.
     unused_since_us: Option<u64>,
@@ -84,29 +103,58 @@ impl Listener {
 
     /// This server is the shared connection from here on, and listens on these channels.
     pub(crate) fn open<'a>(&mut self, conn: ConnId, on: impl IntoIterator<Item = &'a str>) {
-        let on = on.into_iter().map(Box::from).collect();
+        let on: BTreeSet<Box<str>> = on.into_iter().map(Box::from).collect();
+        let handed = self.hand_overs.iter().flat_map(|hand_over| &hand_over.channels);
+        let wanted =
+            self.subscribers.keys().cloned().chain(handed.map(|channel| Box::from(channel.as_str())));
+        self.changed = wanted.chain(on.iter().cloned()).chain([Box::from(MARKERS)]).collect();
         self.connection = Connection::Open(Open { conn, on, asked: None });
     }
 
-    /// There is no connection any more.
-    pub(crate) fn close(&mut self) {
-        self.connection = Connection::None;
+    /// There is no connection any more. Another one is not sought before this time.
+    pub(crate) fn close(&mut self, retry_us: u64) {
+        (self.connection, self.retry_us) = (Connection::None, retry_us);
     }
 
-    /// The statements that make it listen on what is wanted. None if it does so or a command runs.
+    /// Another connection may be sought.
+    pub(crate) fn may_request(&self, now_us: u64) -> bool {
+        now_us >= self.retry_us
+    }
+
+    /// It counts in the limits from here on.
+    pub(crate) fn count(&mut self, unit: impl FnOnce() -> Option<ListenerUnit>) -> bool {
+        if self.unit.is_none() {
+            self.unit = unit();
+        }
+        self.unit.is_some()
+    }
+
+    /// It can take this many channels more.
+    pub(crate) fn has_room(&self, channels: usize) -> bool {
+        self.subscribers.len() + channels <= MAX_CHANNELS
+    }
+
+    /// The statements that make it listen on what is wanted, on some of that if it is much. None if it does so or a command runs.
     pub(crate) fn next_command(&mut self) -> Option<String> {
-        let wanted = self.wanted();
+        let mut asked = Asked { new: Vec::new(), old: Vec::new() };
+        while let Connection::Open(open) = &self.connection
+            && open.asked.is_none()
+            && asked.new.len() + asked.old.len() < CHANNELS_AT_A_TIME
+            && let Some(channel) = self.changed.pop_first()
+        {
+            match (self.wants(&channel), open.on.contains(&channel)) {
+                (true, false) => asked.new.push(channel),
+                (false, true) => asked.old.push(channel),
+                _ => {}
+            }
+        }
         let Connection::Open(open) = &mut self.connection else { return None };
-        if open.asked.is_some() || open.on == wanted {
+        if asked.new.is_empty() && asked.old.is_empty() {
             return None;
         }
-        let texts = |one: &BTreeSet<Box<str>>, other: &BTreeSet<Box<str>>| {
-            one.difference(other).map(|channel| channel.to_string()).collect::<Vec<_>>()
-        };
-        let (new, old) = (texts(&wanted, &open.on), texts(&open.on, &wanted));
-        let sql = session::listening::listen(new.iter().map(String::as_str))
-            + &session::listening::unlisten(old.iter().map(String::as_str));
-        open.asked = Some(wanted);
+        let sql = session::listening::listen(asked.new.iter().map(|channel| &**channel))
+            + &session::listening::unlisten(asked.old.iter().map(|channel| &**channel));
+        open.asked = Some(asked);
         Some(sql)
     }
 
@@ -115,25 +163,28 @@ impl Listener {
         if let Connection::Open(open) = &mut self.connection
             && let Some(asked) = open.asked.take()
         {
-            open.on = asked;
+            open.on.retain(|channel| !asked.old.contains(channel));
+            open.on.extend(asked.new);
         }
     }
 
-    fn wanted(&self) -> BTreeSet<Box<str>> {
-        let handed = self.hand_overs.iter().flat_map(|hand_over| &hand_over.channels);
-        let handed = handed.map(|channel| Box::from(channel.as_str()));
-        let markers = std::iter::once(Box::from(MARKERS));
-        self.subscribers.keys().cloned().chain(handed).chain(markers).collect()
+    fn wants(&self, channel: &str) -> bool {
+        let is_handed = |hand_over: &HandOver| hand_over.channels.iter().any(|one| one == channel);
+        channel == MARKERS || self.subscribers.contains_key(channel) || self.hand_overs.iter().any(is_handed)
     }
 
     fn listens_on(&self, channel: &str) -> bool {
-        matches!(&self.connection, Connection::Open(open) if open.on.contains(channel)
-            && open.asked.as_ref().is_none_or(|asked| asked.contains(channel)))
+        let ends = |asked: &Asked| asked.old.iter().any(|old| **old == *channel);
+        matches!(&self.connection, Connection::Open(open) if open.on.contains(channel) && !open.asked.as_ref().is_some_and(ends))
     }
 
     pub(crate) fn subscribe(&mut self, client: ConnId, channel: &str) {
         self.unused_since_us = None;
-        self.subscribers.entry(channel.into()).or_default().insert(client);
+        let clients = self.subscribers.entry(channel.into()).or_default();
+        if clients.is_empty() {
+            self.changed.insert(channel.into());
+        }
+        clients.insert(client);
     }
 
     pub(crate) fn unsubscribe(&mut self, client: ConnId, channel: &str) {
@@ -141,17 +192,15 @@ impl Listener {
             clients.remove(&client);
             if clients.is_empty() {
                 self.subscribers.remove(channel);
+                self.changed.insert(channel.into());
             }
         }
     }
 
     /// The client is gone.
-    pub(crate) fn forget(&mut self, client: ConnId) {
-        self.subscribers.retain(|_, clients| {
-            clients.remove(&client);
-            !clients.is_empty()
-        });
-        self.hand_overs.retain(|hand_over| hand_over.client != client);
+    pub(crate) fn forget<'a>(&mut self, client: ConnId, channels: impl Iterator<Item = &'a str>) {
+        channels.for_each(|channel| self.unsubscribe(client, channel));
+        self.end(client);
     }
 
     /// The clients that hear what is sent on this channel.
@@ -180,6 +229,7 @@ impl Listener {
     }
 
     pub(crate) fn begin(&mut self, hand_over: HandOver) {
+        self.changed.extend(hand_over.channels.iter().map(|channel| Box::from(channel.as_str())));
         self.hand_overs.push(hand_over);
     }
 
@@ -193,7 +243,9 @@ impl Listener {
 
     pub(crate) fn end(&mut self, client: ConnId) -> Option<HandOver> {
         let place = self.hand_overs.iter().position(|hand_over| hand_over.client == client)?;
-        Some(self.hand_overs.swap_remove(place))
+        let over = self.hand_overs.swap_remove(place);
+        self.changed.extend(over.channels.iter().map(|channel| Box::from(channel.as_str())));
+        Some(over)
     }
 
     /// The clients all of whose channels the connection listens on: their servers are sent the marker now.
@@ -248,7 +300,7 @@ mod tests {
         listener.command_done();
         assert_eq!(listener.next_command().as_deref(), Some("LISTEN \"b\";"));
         listener.command_done();
-        listener.forget(ConnId(2));
+        listener.forget(ConnId(2), ["b"].into_iter());
         assert_eq!(listener.next_command().as_deref(), Some("UNLISTEN \"b\";"));
         assert!(!listener.listens_on("b") && listener.listens_on("a"), "not any more");
     }
@@ -277,7 +329,7 @@ mod tests {
         assert_eq!(listener.subscribers_of(b"a"), [ConnId(1), ConnId(2)]);
         assert_eq!(listener.unused_since_us(1), None);
         listener.unsubscribe(ConnId(1), "a");
-        listener.forget(ConnId(2));
+        listener.forget(ConnId(2), ["a"].into_iter());
         assert_eq!((listener.unused_since_us(2), listener.unused_since_us(3)), (Some(2), Some(2)));
     }
 }

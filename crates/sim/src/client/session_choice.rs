@@ -39,6 +39,7 @@ impl SessionChoice {
             34..41 => self.call(tag, prng),
             41..58 => self.make(extended, prng),
             58..62 if !extended => self.discard(prng),
+            62..72 => self.notify(tag, prng),
             _ => self.look(extended, prng),
         }
     }
@@ -109,6 +110,10 @@ impl SessionChoice {
         Statement::Session(makes)
     }
 
+    fn notify(&self, tag: Tag, prng: &mut Prng) -> Statement {
+        Statement::Session(SessionStatement::Notify(self.channel(prng), tag.to_string()))
+    }
+
     fn discard(&mut self, prng: &mut Prng) -> Statement {
         match prng.below(10) {
             0..5 => {
@@ -138,13 +143,17 @@ impl SessionChoice {
         })
     }
 
-    /// Locks and channels of different clients have different names, so that none waits for another.
+    /// Locks of different clients have different names, so that none waits for another.
     fn key(&self, prng: &mut Prng) -> u32 {
         self.client * 10 + u32::try_from(prng.below(3)).unwrap_or(0)
     }
 
+    /// One of its own, or one on which others listen too.
     fn channel(&self, prng: &mut Prng) -> String {
-        format!("n{}_{}", self.client, prng.below(3))
+        match prng.chance(500_000) {
+            true => format!("n{}_{}", self.client, prng.below(3)),
+            false => format!("all{}", prng.below(2)),
+        }
     }
 }
 

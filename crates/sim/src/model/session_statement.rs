@@ -1,6 +1,6 @@
 //! What statements about a session's state do, and what the pooler is answered that asks for it.
 
-use super::holdings::Listening;
+use super::holdings::{Listening, joined};
 use super::reply;
 use super::session::{Session, SessionContext};
 use crate::session_sql::{BY_TRIGGER, HIDDEN, Question, SessionStatement};
@@ -8,6 +8,9 @@ use crate::sql::Tag;
 
 /// The table whose trigger sets something.
 const AUDITED: &str = "audited";
+
+/// So many channels the pooler's question names at most.
+const ASKED_CHANNELS: usize = 65;
 
 impl Session {
     /// The value in the one row of a statement that returns one, which is executed here.
@@ -38,7 +41,7 @@ impl Session {
             }
             Locks => self.holdings.locks().to_string(),
             Cursors => self.holdings.cursors(),
-            Channels => self.holdings.channels(),
+            Channels => joined(self.holdings.channels().iter()),
             Prepared => {
                 let names = self.statements.iter().filter(|(_, prepared)| prepared.is_of_sql());
                 let names: Vec<_> = names.map(|(name, _)| String::from_utf8_lossy(name)).collect();
@@ -87,6 +90,10 @@ impl Session {
                 self.holdings.listen(ends);
                 Ok("UNLISTEN")
             }
+            Notify(channel, payload) => {
+                self.holdings.notify(channel, payload);
+                Ok("NOTIFY")
+            }
             DiscardTemporary => {
                 self.holdings.drop_all_temporary();
                 Ok("DISCARD TEMP")
@@ -119,6 +126,10 @@ impl Session {
         }
         let has_prepared = self.statements.values().any(super::extended::Prepared::is_of_sql);
         for letter in &question.kinds {
+            if letter == "l" {
+                let channels = self.holdings.channels().iter().take(ASKED_CHANNELS);
+                rows.extend(channels.map(|name| [letter.clone(), String::new(), hex(name)]));
+            }
             if self.holdings.has_kind(letter) || letter == "p" && has_prepared {
                 rows.push([letter.clone(), String::new(), String::new()]);
             }
