@@ -68,6 +68,58 @@ pub struct Listening {
     channels: BTreeSet<Box<str>>,
     /// Notifications that came while it was in a transaction or did not read.
     queued: Vec<u8>,
+    own: OwnNotifications,
+    /// The ReadyForQuery of its transaction comes behind what waits.
+    is_ready_withheld: bool,
+}
+
+/// What the client's own transactions notify it of: PostgreSQL delivers that in front of their ReadyForQuery, with the process ID that the
+/// client was given at login.
+#[derive(Debug, Default)]
+struct OwnNotifications {
+    client: u32,
+    server: u32,
+    /// What its server has delivered of them.
+    frames: Vec<u8>,
+    /// How many bytes of that the shared connection has delivered, too.
+    matched: usize,
+}
+
+impl OwnNotifications {
+    /// The shared connection has delivered this: if it is the next one, it gets the client's process ID.
+    fn meet(&mut self, frame: &mut [u8]) {
+        if !frame.is_empty() && self.frames[self.matched..].starts_with(frame) {
+            self.matched += frame.len();
+            set_process_id(frame, self.client);
+        }
+    }
+
+    fn are_missing(&self) -> bool {
+        self.matched < self.frames.len()
+    }
+}
+
+/// The process ID of a NotificationResponse.
+fn process_id(frame: &[u8]) -> Option<u32> {
+    frame.get(HEADER_BYTES..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+fn set_process_id(frame: &mut [u8], process_id: u32) {
+    if let Some(bytes) = frame.get_mut(HEADER_BYTES..HEADER_BYTES + 4) {
+        bytes.copy_from_slice(&process_id.to_be_bytes());
+    }
+}
+
+/// Gives each of these that has one process ID the other.
+pub fn replace_process_id(mut frames: &mut [u8], from: u32, to: u32) {
+    while let Ok(Some(header)) = frame::header(frames)
+        && let Some((frame, rest)) = frames.split_at_mut_checked(header.frame_bytes as usize)
+    {
+        if process_id(frame) == Some(from) {
+            set_process_id(frame, to);
+        }
+        frames = rest;
+    }
 }
 
 impl Listening {
@@ -108,8 +160,72 @@ impl Listening {
         if self.queued.len() + frames.len() > QUEUED_BYTES {
             return Err(QueueFull);
         }
+        let at = self.queued.len();
         self.queued.extend_from_slice(frames);
+        self.own.meet(&mut self.queued[at..]);
         Ok(())
+    }
+
+    /// The client, which has this process ID, uses a server that has that one.
+    pub fn use_server(&mut self, client: u32, server: u32) {
+        self.own = OwnNotifications { client, server, ..OwnNotifications::default() };
+    }
+
+    /// This notification is of the client's own transactions.
+    #[must_use]
+    pub fn is_own(&self, frame: &[u8]) -> bool {
+        self.own.server != 0 && process_id(frame) == Some(self.own.server)
+    }
+
+    /// The client's server has delivered it, and the shared connection does so as well.
+    pub(crate) fn note_own(&mut self, frame: &[u8]) {
+        if self.is_own(frame) && self.own.frames.len() + frame.len() <= QUEUED_BYTES {
+            self.own.frames.extend_from_slice(frame);
+        }
+    }
+
+    /// Finds out which of its own ones wait already.
+    pub(crate) fn meet_own(&mut self) {
+        let mut queued = self.queued.as_mut_slice();
+        while self.own.are_missing()
+            && let Ok(Some(header)) = frame::header(queued)
+            && let Some((frame, rest)) = queued.split_at_mut_checked(header.frame_bytes as usize)
+        {
+            self.own.meet(frame);
+            queued = rest;
+        }
+    }
+
+    /// The shared connection has not delivered all that the client's server has of the client's own ones.
+    #[must_use]
+    pub fn awaits_own(&self) -> bool {
+        self.own.are_missing()
+    }
+
+    /// Those that are missing are not awaited any more.
+    pub fn forget_own(&mut self) {
+        self.own.frames.clear();
+        self.own.matched = 0;
+    }
+
+    /// ReadyForQuery comes later, with what waits.
+    pub(crate) fn withhold_ready(&mut self) {
+        self.is_ready_withheld = true;
+    }
+
+    /// It does.
+    #[must_use]
+    pub fn is_ready_withheld(&self) -> bool {
+        self.is_ready_withheld
+    }
+
+    /// It comes now; true if it was withheld.
+    pub fn take_ready(&mut self) -> bool {
+        let is_withheld = std::mem::take(&mut self.is_ready_withheld);
+        if is_withheld {
+            self.forget_own();
+        }
+        is_withheld
     }
 
     /// Notifications wait.
@@ -197,6 +313,27 @@ mod tests {
         assert_eq!((payloads(listening.queued()), listening.is_empty()), ("2".to_owned(), true));
         assert_eq!(listening.queue(&vec![0; QUEUED_BYTES]), Err(QueueFull));
         assert_eq!(payloads(&listening.take_queued()), "2");
+    }
+
+    #[test]
+    fn its_own_ones_are_met_in_order_and_have_its_process_id() {
+        let mut listening = Listening::default();
+        listening.add("a");
+        listening.use_server(99, 7);
+        listening.queue(&frame("a", "1")).unwrap();
+        for payload in ["1", "2"] {
+            listening.note_own(&frame("a", payload));
+        }
+        listening.meet_own();
+        assert!(listening.awaits_own());
+        listening.queue(&frame("a", "of another")).unwrap();
+        assert!(listening.awaits_own());
+        listening.queue(&frame("a", "2")).unwrap();
+        assert!(!listening.awaits_own());
+        let ids: Vec<_> = notifications(listening.queued()).map(|one| process_id(one.frame)).collect();
+        assert_eq!(ids, [Some(99), Some(7), Some(99)]);
+        listening.withhold_ready();
+        assert!(listening.take_ready() && !listening.take_ready());
     }
 
     #[test]

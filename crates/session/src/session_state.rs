@@ -246,6 +246,12 @@ impl Channels {
         (!self.stay).then_some(&self.names)
     }
 
+    /// Their names, as far as they were asked for.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     fn add(&mut self, name: Option<Vec<u8>>) {
         let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
         match name.and_then(|name| String::from_utf8(name).ok()).filter(is_plain) {

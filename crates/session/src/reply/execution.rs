@@ -9,7 +9,7 @@ use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{ReplyAction, Step};
-use crate::{Listening, PendingReply, ServerFault};
+use crate::{Kinds, PendingReply, ServerFault, listening};
 
 /// A CommandComplete longer than this is none of those that are looked for.
 const TAG_BYTES: u32 = 64;
@@ -133,15 +133,29 @@ impl Step<'_, '_> {
         ReplyAction::Pass
     }
 
-    /// What was notified during the transaction comes in front of its ReadyForQuery.
+    /// What was notified during the transaction comes in front of its ReadyForQuery, the client's own ones in any case. Where its channels
+    /// have changed, the others come once these are known.
     #[cold]
     fn ready_behind_notifications(&mut self, status: Status) -> ReplyAction {
-        let listening = self.context.listening.as_deref_mut();
-        let mut frames = listening.map(Listening::take_queued).unwrap_or_default();
-        if frames.is_empty() {
+        let is_followed = self.server.session.is_followed();
+        let is_settled = !self.server.session.unknown().any(Kinds::CHANNELS);
+        let kept = self.server.internal.notifications();
+        let is_last = self.server.is_quiet();
+        let Some(listening) = self.context.listening.as_deref_mut() else { return ReplyAction::Pass };
+        listening.meet_own();
+        let has_kept_own = listening::notifications(kept).any(|one| listening.is_own(one.frame));
+        let mut frames = Vec::new();
+        if is_followed && is_last && (has_kept_own || listening.awaits_own()) {
+            listening.withhold_ready();
+        } else if is_followed && !(is_last && is_settled && kept.is_empty()) {
             return ReplyAction::Pass;
+        } else {
+            frames = listening.take_queued();
+            if frames.is_empty() {
+                return ReplyAction::Pass;
+            }
+            encode::ready(&mut frames, status);
         }
-        encode::ready(&mut frames, status);
         self.server.internal.replace(frames);
         ReplyAction::Replaced
     }

@@ -64,6 +64,11 @@ impl InternalReplies {
         self.collects
     }
 
+    /// What is kept.
+    pub(crate) fn notifications(&self) -> &[u8] {
+        &self.notifications
+    }
+
     pub(crate) fn take_notifications(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.notifications)
     }

@@ -11,8 +11,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, opening, parameters, pins, relations,
-    relay, server_end, session_state, shuffle,
+    backpressure, client_end, first_message, greet, internal_query, notify, opening, parameters, pins,
+    relations, relay, server_end, session_state, shuffle,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -153,7 +153,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     server.protocol.mark_quiet();
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
-        return;
+        return notify::flush_ready(core, client_conn);
     }
     if server.protocol.keeps_client() {
         return session_state::keep(core, client_conn, server_conn);
@@ -168,6 +168,10 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     let Some(client) = core.client(client_conn) else { return };
     client.phase = client::Phase::Idle;
+    if client.listening.is_some() {
+        notify::flush_ready(core, client_conn);
+    }
+    let Some(client) = core.client(client_conn) else { return };
     let (paused, holds) = (client.paused, !client.request.held.is_empty());
     if paused {
         backpressure::resume_client(core, client_conn);

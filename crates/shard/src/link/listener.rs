@@ -34,7 +34,7 @@ const AS_FRESH: &str = "RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;";
 
 /// The server of this client, which listens on all of its channels, becomes the shared connection. False if limits leave no room for one.
 pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, new: &[String]) -> bool {
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
+    let Some((_, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let pool_id = server.pool;
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return false };
     let pool = &local_pool.pool;
@@ -42,6 +42,9 @@ pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, n
         return false;
     }
     let on: Vec<String> = server.protocol.channels().movable().unwrap_or_default().to_vec();
+    session_state::deliver_notifications(core, server_conn, client_conn);
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return false };
     server.unlink();
     let listener = local_pool.listener.get_or_insert_default();
     let requested = listener.requested();
@@ -130,6 +133,7 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
         let clients = listener.map(|listener| listener.subscribers_of(one.channel)).unwrap_or_default();
         for client_conn in clients {
             notify::deliver(core, client_conn, conn, &one);
+            hand_over::own_came(core, pool_id, client_conn);
         }
     }
     if let Some(error) = failed {

@@ -5,13 +5,15 @@
 
 use session::Listening;
 use session::listening::{self, Notification};
-use wire::sqlstate;
+use wire::backend::Status;
+use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client::{Client, Phase};
 use crate::core::Core;
 use crate::link::client_end;
 use crate::local_pools::listener::MARKERS;
+use crate::outbox::Outbox;
 
 /// More waits for the end of a client's transaction than may.
 const QUEUE_FULL: &str = "too many notifications while the client was in a transaction or did not read";
@@ -56,9 +58,10 @@ fn can_take(core: &Core, client_conn: ConnId) -> bool {
     };
     match client.phase {
         Phase::Idle => client.deferred_begin.is_none(),
-        Phase::Linked(server) => {
-            core.conns.find_server(server).is_some_and(|server| server.protocol.has_answered())
-        }
+        // What it listens on has to be known first, if that is followed.
+        Phase::Linked(server) => core.conns.find_server(server).is_some_and(|server| {
+            server.protocol.has_answered() && !server.protocol.session_is_to_be_asked()
+        }),
         _ => false,
     }
 }
@@ -75,14 +78,41 @@ pub(crate) fn flush(core: &mut Core, client_conn: ConnId) {
     }
 }
 
+/// What waits goes to the client, and the ReadyForQuery that has waited with it. One that was not withheld may not be due yet.
+pub(crate) fn flush_ready(core: &mut Core, client_conn: ConnId) {
+    let Some(client) = core.conns.find_client_mut(client_conn) else { return };
+    let Some(listening) = client.listening.as_deref_mut() else { return };
+    if !listening.is_ready_withheld() || matches!(client.phase, Phase::Closing) {
+        return flush(core, client_conn);
+    }
+    give_ready(&mut core.outbox, client_conn, listening);
+    if listening.is_empty() {
+        client.listening = None;
+    }
+}
+
+/// The ReadyForQuery that was withheld comes now, if one was.
+#[cold]
+#[inline(never)]
+pub(crate) fn give_ready(outbox: &mut Outbox, client_conn: ConnId, listening: &mut Listening) {
+    if listening.take_ready() {
+        let mut frames = listening.take_queued();
+        encode::ready(&mut frames, Status::Idle);
+        outbox.write(client_conn, |out| out.extend_from_slice(&frames));
+    }
+}
+
 /// What a client's own server has delivered while a query of Weir's own ran there.
 pub(crate) fn deliver_own(core: &mut Core, client_conn: ConnId, frames: &[u8]) {
     let Some(client) = core.conns.find_client(client_conn) else { return };
-    let own: Vec<u8> = listening::notifications(frames)
+    let server = client.server().and_then(|conn| core.conns.find_server(conn));
+    let server_id = server.and_then(|server| server.key.as_ref()).map_or(0, |key| key.0);
+    let mut own: Vec<u8> = listening::notifications(frames)
         .filter(|one| !client.hears_elsewhere(one.channel) && one.channel != MARKERS.as_bytes())
         .flat_map(|one| one.frame)
         .copied()
         .collect();
+    listening::replace_process_id(&mut own, server_id, client.cancel_key.process_id());
     if !own.is_empty() {
         core.outbox.write(client_conn, |out| out.extend_from_slice(&own));
     }

@@ -10,7 +10,7 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, parameters,
+    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, notify, parameters,
     server_end, startup_values,
 };
 use crate::outbox::Sides;
@@ -266,6 +266,9 @@ fn step_to_client(
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
         return (ReplyOutcome::default(), 0);
     };
+    if let Some(listening) = client.listening.as_deref_mut() {
+        notify::give_ready(&mut core.outbox, client_conn, listening);
+    }
     let local_pool = core.local_pools.get_mut(server.pool);
     let mode = server.mode_in(local_pool.as_deref());
     let body_max = body_max(&core.config.global);

@@ -22,7 +22,8 @@ pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     server.protocol.watch_relations(local_pool.relations.known());
     if !server.protocol.session_is_to_be_asked() {
         if !hand_over::leave(core, client_conn, server_conn) {
-            pins::settle(core, client_conn, server_conn);
+            deliver_notifications(core, server_conn, client_conn);
+            notify::flush_ready(core, client_conn);
         }
         return;
     }
@@ -113,6 +114,10 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
             server.protocol.parameters = local_pool.last_params.clone();
         }
     }
+    if is_known && !pins::settle(core, client_conn, server_conn) {
+        return notify::flush_ready(core, client_conn);
+    }
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
     let is_session = server.mode(&core.local_pools) == Some(PoolMode::Session);
     let is_kept = server.protocol.keeps_client() || is_session || server.unsent;
@@ -123,17 +128,21 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     if !server.protocol.is_quiet() && (!is_kept || sets.is_some()) {
         // Half a message behind the answer is the client's, and may be a report: it goes on once that is whole.
         server.protocol.hold_requests();
-        return deliver_notifications(core, server_conn, client_conn);
+        deliver_notifications(core, server_conn, client_conn);
+        return notify::flush_ready(core, client_conn);
     }
-    deliver_notifications(core, server_conn, client_conn);
+    // With what the shared connection delivers, it goes to the client in the order of commits.
+    if client.listening.is_none() {
+        deliver_notifications(core, server_conn, client_conn);
+    }
     if is_known {
         hand_over::note_channels(core, client_conn, server_conn);
     }
-    if is_known
-        && (hand_over::leave(core, client_conn, server_conn) || !pins::settle(core, client_conn, server_conn))
-    {
+    if is_known && hand_over::leave(core, client_conn, server_conn) {
         return;
     }
+    deliver_notifications(core, server_conn, client_conn);
+    notify::flush_ready(core, client_conn);
     if let Some(sets) = sets {
         let Some(server) = core.conns.server_mut(server_conn) else { return };
         server.protocol.take_lost(); // What was reset gets the client's values now.

@@ -46,16 +46,34 @@ pub(crate) enum Step {
     /// The shared connection does not listen on all of its channels yet.
     Begun,
     /// Its server is sent the marker. What has come before that: on the server, and on the shared connection.
-    Marked { server: Option<Vec<u8>>, shared: Option<Vec<u8>> },
+    Marked { server: Option<FromServer>, shared: Option<Vec<u8>> },
+    /// Nothing is handed over: its server has delivered notifications of its own that the shared connection has not yet.
+    AwaitsOwn,
     /// The marker did not come. The client keeps its server, which stops listening for markers.
     Abandoned,
 }
 
-/// A client that listens on its own server and is to do so by way of the shared connection.
+/// What a server has delivered before and behind a marker.
+#[derive(Debug)]
+pub(crate) struct FromServer {
+    pub(crate) before: Vec<u8>,
+    pub(crate) behind: Vec<u8>,
+}
+
+/// Who listens for the client from the marker on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    ToShared,
+    /// Its own server, which it keeps.
+    ToServer,
+}
+
+/// A client that listens on its own server and is to do so by way of the shared connection, or the other way round.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     pub(crate) client: ConnId,
     pub(crate) server: ConnId,
+    pub(crate) direction: Direction,
     /// The channels that are new to the shared connection, or new for this client.
     pub(crate) channels: Vec<String>,
     /// The payload of its marker.
@@ -280,6 +298,7 @@ mod tests {
         HandOver {
             client: ConnId(1),
             server: ConnId(2),
+            direction: Direction::ToShared,
             channels: channels.iter().map(ToString::to_string).collect(),
             marker: "m".to_owned(),
             since_us: 5,

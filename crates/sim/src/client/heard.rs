@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::shadow::{Answer, notification};
 use crate::invariants::InvariantChecker;
+use crate::model::cluster::Sent;
 use crate::model::session::Notification;
 
 /// What one client has heard.
@@ -40,7 +41,7 @@ impl Heard {
         &mut self,
         body: &[u8],
         front: Option<&Answer>,
-        client: u32,
+        client: (u32, Option<u32>),
         database: &str,
         checker: &InvariantChecker,
     ) -> Result<(), String> {
@@ -57,7 +58,13 @@ impl Heard {
             return Err(format!("got {one:?} and does not listen on it"));
         }
         let sent = checker.sent.iter().enumerate().skip(self.position);
-        let fits = |sent: &crate::model::cluster::Sent| sent.database == database && sent.one == one;
+        // Its own ones have the process ID that it was given, where a pooler knows that they are.
+        let is_own = |sent: &Sent| sent.client == Some(client.0) && client.1 == Some(one.process_id);
+        let fits = |sent: &Sent| {
+            sent.database == database
+                && (sent.one.channel == one.channel && sent.one.payload == one.payload)
+                && (sent.one.process_id == one.process_id || is_own(sent))
+        };
         let Some((found, sent_by)) = sent.clone().find(|(_, sent)| fits(sent)) else {
             return Err(format!("got {one:?} twice, or out of order, or it was never sent"));
         };
@@ -71,7 +78,7 @@ impl Heard {
             return Err(format!("got {one:?} and not {:?}, which was sent before", missed.one));
         }
         self.position = found + 1;
-        if sent_by.client == Some(client) {
+        if sent_by.client == Some(client.0) {
             self.own.push(one);
         }
         Ok(())

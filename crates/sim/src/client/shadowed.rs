@@ -169,7 +169,13 @@ impl Client {
         }
         if kind == b'A' {
             let front = shadow.front();
-            let found = wild.heard.take(body, front, self.number, self.login.database(), context.checker);
+            let found = wild.heard.take(
+                body,
+                front,
+                (self.number, self.key.map(|key| key.0)),
+                self.login.database(),
+                context.checker,
+            );
             if let Err(text) = found {
                 self.object("I21", text, context);
             }
