@@ -202,6 +202,12 @@ impl Listening {
         self.own.are_missing()
     }
 
+    /// The client's server has delivered some that the client has not been given.
+    #[must_use]
+    pub(crate) fn has_own(&self) -> bool {
+        !self.own.frames.is_empty()
+    }
+
     /// Those that are missing are not awaited any more.
     pub fn forget_own(&mut self) {
         self.own.frames.clear();
@@ -242,6 +248,9 @@ impl Listening {
 
     /// The same; nothing waits any more.
     pub fn take_queued(&mut self) -> Vec<u8> {
+        if !self.awaits_own() {
+            self.forget_own();
+        }
         std::mem::take(&mut self.queued)
     }
 }

@@ -140,14 +140,15 @@ impl Step<'_, '_> {
         let is_followed = self.server.session.is_followed();
         let is_settled = !self.server.session.unknown().any(Kinds::CHANNELS);
         let kept = self.server.internal.notifications();
-        let is_last = self.server.is_quiet();
+        let is_last = self.server.replies.nothing_owed().is_some() && self.server.boundary().is_some();
         let Some(listening) = self.context.listening.as_deref_mut() else { return ReplyAction::Pass };
         listening.meet_own();
         let has_kept_own = listening::notifications(kept).any(|one| listening.is_own(one.frame));
+        let is_due = !is_followed || is_last && is_settled && kept.is_empty();
         let mut frames = Vec::new();
-        if is_followed && is_last && (has_kept_own || listening.awaits_own()) {
+        if is_last && (has_kept_own || listening.awaits_own() || listening.has_own() && !is_due) {
             listening.withhold_ready();
-        } else if is_followed && !(is_last && is_settled && kept.is_empty()) {
+        } else if !is_due {
             return ReplyAction::Pass;
         } else {
             frames = listening.take_queued();

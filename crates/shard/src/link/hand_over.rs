@@ -311,7 +311,11 @@ fn complete(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     if direction == Direction::ToServer {
         frames.extend_from_slice(&own.behind);
     }
-    listener.end(client_conn);
+    if direction == Direction::ToShared {
+        listener.end(client_conn);
+    } else if let Some(hand_over) = listener.hand_over_of(client_conn) {
+        hand_over.step = Step::Over;
+    }
     if !frames.is_empty() {
         core.outbox.write(client_conn, |out| out.extend_from_slice(&frames));
     }
@@ -319,7 +323,7 @@ fn complete(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
         Direction::ToShared => release(core, client_conn, server_conn),
         Direction::ToServer => {
             end_listening(core, client_conn);
-            stay(core, client_conn, server_conn);
+            send(core, server_conn, &format!("UNLISTEN {MARKERS}"));
         }
     }
 }
@@ -336,7 +340,7 @@ pub(crate) fn abandon(core: &mut Core, pool_id: PoolId, client_conn: ConnId) {
     if matches!(hand_over.step, Step::Marked { server: None, .. }) {
         return;
     }
-    match std::mem::replace(&mut hand_over.step, Step::Abandoned) {
+    match std::mem::replace(&mut hand_over.step, Step::Over) {
         Step::Begun => stay(core, client_conn, server_conn),
         Step::AwaitsOwn => {
             // They were lost with the shared connection, or it is slow.
@@ -353,7 +357,7 @@ pub(crate) fn abandon(core: &mut Core, pool_id: PoolId, client_conn: ConnId) {
             notify::deliver_own(core, client_conn, &own.behind);
             send(core, server_conn, &format!("UNLISTEN {MARKERS}"));
         }
-        Step::Marked { .. } | Step::Abandoned => {}
+        Step::Marked { .. } | Step::Over => {}
     }
 }
 

@@ -26,7 +26,7 @@ const LINGER_US: u64 = 60_000_000;
 /// How long it may take to answer, and a marker to come.
 const PATIENCE_US: u64 = 5_000_000;
 
-/// How long another one is not sought, if one was lost sooner than that after it had begun.
+/// How long another one is not sought, if one could not listen.
 const RETRY_US: u64 = 1_000_000;
 
 /// What makes a client's server like one after login, but for the channels.
@@ -153,17 +153,15 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 /// The connection is being closed. What is sent until there is another one, its clients do not hear.
 pub(crate) fn closes(core: &mut Core, conn: ConnId, reason: impl fmt::Display) {
     let now_us = core.now.mono_us;
-    let Some((pool_id, since_us)) = core.server(conn).map(|server| (server.pool, server.request_us)) else {
-        return;
-    };
+    let Some(pool_id) = core.server(conn).map(|server| server.pool) else { return };
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     let Some(listener) = local_pool.listener.as_deref_mut().filter(|listener| listener.conn() == Some(conn))
     else {
         return;
     };
     // One that cannot listen (a standby) is not sought again at once.
-    let has_failed = now_us.saturating_sub(since_us) < RETRY_US;
-    listener.close(if has_failed { now_us + RETRY_US } else { 0 });
+    let has_listened = listener.listens_on(MARKERS);
+    listener.close(if has_listened { 0 } else { now_us + RETRY_US });
     let clients = listener.clients().len();
     if clients > 0 {
         core.statistics.listener_losses += 1;

@@ -266,7 +266,7 @@ fn step_to_client(
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
         return (ReplyOutcome::default(), 0);
     };
-    if let Some(listening) = client.listening.as_deref_mut() {
+    if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
         notify::give_ready(&mut core.outbox, client_conn, listening);
     }
     let local_pool = core.local_pools.get_mut(server.pool);

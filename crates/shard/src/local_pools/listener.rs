@@ -49,8 +49,8 @@ pub(crate) enum Step {
     Marked { server: Option<FromServer>, shared: Option<Vec<u8>> },
     /// Nothing is handed over: its server has delivered notifications of its own that the shared connection has not yet.
     AwaitsOwn,
-    /// The marker did not come. The client keeps its server, which stops listening for markers.
-    Abandoned,
+    /// The client keeps its server, which stops listening for markers: all is there, or the marker did not come.
+    Over,
 }
 
 /// What a server has delivered before and behind a marker.
@@ -191,7 +191,8 @@ impl Listener {
         channel == MARKERS || self.subscribers.contains_key(channel) || self.hand_overs.iter().any(is_handed)
     }
 
-    fn listens_on(&self, channel: &str) -> bool {
+    /// It does so already, and is not about to end it.
+    pub(crate) fn listens_on(&self, channel: &str) -> bool {
         let ends = |asked: &Asked| asked.old.iter().any(|old| **old == *channel);
         matches!(&self.connection, Connection::Open(open) if open.on.contains(channel) && !open.asked.as_ref().is_some_and(ends))
     }
@@ -284,7 +285,7 @@ impl Listener {
     /// The clients whose hand-over began before this time.
     pub(crate) fn begun_before(&self, time_us: u64) -> Vec<ConnId> {
         let late = self.hand_overs.iter().filter(|hand_over| hand_over.since_us < time_us);
-        late.filter(|hand_over| !matches!(hand_over.step, Step::Abandoned))
+        late.filter(|hand_over| !matches!(hand_over.step, Step::Over))
             .map(|hand_over| hand_over.client)
             .collect()
     }
