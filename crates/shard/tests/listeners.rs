@@ -10,8 +10,18 @@ use world::{World, message};
 
 const ON: &str = "default_pool_size = 1\nsession_state = virtual";
 
+/// By a server process that no client of the tests has.
 fn notification(channel: &str, payload: &str) -> Vec<u8> {
-    let body = [&7_u32.to_be_bytes()[..], channel.as_bytes(), &[0], payload.as_bytes(), &[0]].concat();
+    notification_by(7, channel, payload)
+}
+
+/// By the server process of a client: all of them have this number here.
+fn own(channel: &str, payload: &str) -> Vec<u8> {
+    notification_by(77, channel, payload)
+}
+
+fn notification_by(process_id: u32, channel: &str, payload: &str) -> Vec<u8> {
+    let body = [&process_id.to_be_bytes()[..], channel.as_bytes(), &[0], payload.as_bytes(), &[0]].concat();
     [&b"A"[..], &u32::try_from(body.len() + 4).unwrap().to_be_bytes(), &body].concat()
 }
 
@@ -239,4 +249,188 @@ fn another_process_listens_for_the_client() {
     done(&mut other, shared, "LISTEN");
     other.receive(shared, &notification("a", "1"));
     assert_eq!(payloads(&mut other, conn), ["1"]);
+}
+
+/// A client that listens on `a` has a server, which listens on it too; the client's query was answered with this.
+fn linked(world: &mut World, client: ConnId, query: &str, answer: &[u8]) -> ConnId {
+    world.query(client, query);
+    let own = server(world);
+    done(world, own, "LISTEN");
+    world.sent.clear();
+    world.receive(own, answer);
+    own
+}
+
+/// CommandComplete and ReadyForQuery.
+fn completed(command: &str) -> Vec<u8> {
+    message(|out| {
+        encode::command_complete(out, command);
+        encode::ready(out, Status::Idle);
+    })
+}
+
+fn ready() -> Vec<u8> {
+    message(|out| encode::ready(out, Status::Idle))
+}
+
+/// What a server answers to NOTIFY that notifies itself.
+fn notified(channel: &str, payload: &str) -> Vec<u8> {
+    [message(|out| encode::command_complete(out, "NOTIFY")), own(channel, payload), ready()].concat()
+}
+
+#[test]
+fn its_own_notification_comes_before_ready_and_has_its_process_id() {
+    let (mut world, client, shared) = listening(ON);
+    let own_server = linked(&mut world, client, "notify a, 'x'", &notified("a", "x"));
+    assert_eq!(world.tags(client), "C", "the shared connection has not delivered what was before it");
+    assert_eq!(world.text(own_server), "", "the server is not another client's yet");
+    world.receive(shared, &notification("a", "before"));
+    world.receive(shared, &own("a", "x"));
+    let bytes = world.sent.remove(&client).unwrap();
+    let ids: Vec<u32> = session::listening::notifications(&bytes)
+        .map(|one| u32::from_be_bytes(*one.frame[5..].first_chunk().unwrap()))
+        .collect();
+    assert!(ids.len() == 2 && ids[0] == 7 && ids[1] != 77, "{ids:?}");
+    assert!(bytes.ends_with(&ready()));
+    assert!(world.text(own_server).contains("UNLISTEN *"));
+    assert!(world.shard.audit().contradiction.is_none());
+}
+
+#[test]
+fn without_the_shared_connection_ready_does_not_wait_for_ever() {
+    let (mut world, client, shared) = listening(ON);
+    linked(&mut world, client, "notify a, 'x'", &notified("a", "x"));
+    assert_eq!(world.tags(client), "C");
+    world.event(Event::HungUp { conn: shared });
+    world.pass(1_000);
+    assert_eq!(world.tags(client), "Z");
+}
+
+#[test]
+fn what_only_its_server_delivers_comes_in_the_order_of_commits() {
+    let (mut world, client, shared) = listening(ON);
+    let answer = [
+        message(|out| encode::command_complete(out, "LISTEN")),
+        notification("a", "1"),
+        notification("b", "2"),
+        ready(),
+    ];
+    let own_server = linked(&mut world, client, "listen b", &answer.concat());
+    assert_eq!(world.tags(client), "CZ", "what the shared connection delivers later was sent before");
+    channels(&mut world, own_server, &["a", "b"]);
+    assert!(world.text(shared).contains("LISTEN \"b\""));
+    done(&mut world, shared, "LISTEN");
+    let marker = world.text(own_server).split('\'').nth(1).unwrap().to_owned();
+    let marked = [notification("weir_handover", &marker), completed("NOTIFY")].concat();
+    world.receive(own_server, &marked);
+    for (channel, payload) in [("a", "1"), ("weir_handover", &*marker), ("b", "3")] {
+        world.receive(shared, &notification(channel, payload));
+    }
+    assert_eq!(payloads(&mut world, client), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_marker_that_comes_again_changes_nothing() {
+    let (mut world, _, shared) = listening(ON);
+    let (client, own_server) = second(&mut world);
+    done(&mut world, shared, "LISTEN");
+    let marker = world.text(own_server).split('\'').nth(1).unwrap().to_owned();
+    world.receive(shared, &notification("weir_handover", &marker));
+    world.receive(shared, &notification("b", "behind"));
+    world.receive(shared, &notification("weir_handover", &marker));
+    let marked =
+        [notification("b", "before"), notification("weir_handover", &marker), completed("NOTIFY")].concat();
+    world.sent.clear();
+    world.receive(own_server, &marked);
+    assert_eq!(payloads(&mut world, client), ["before", "behind"]);
+}
+
+#[test]
+fn what_waits_of_a_channel_does_not_come_in_front_of_the_ready_of_its_unlisten() {
+    let (mut world, client, shared) = listening(ON);
+    world.query(client, "unlisten a");
+    let own_server = server(&mut world);
+    done(&mut world, own_server, "LISTEN");
+    world.sent.clear();
+    world.receive(shared, &notification("a", "1"));
+    done(&mut world, own_server, "UNLISTEN");
+    assert_eq!(world.tags(client), "CZ");
+    channels(&mut world, own_server, &[]);
+    assert_eq!(world.tags(client), "");
+}
+
+#[test]
+fn one_that_unlistens_and_listens_on_too_many_others_hears_no_more_of_the_first() {
+    let (mut world, client, shared) = listening(ON);
+    let own_server = linked(&mut world, client, "do ''", &completed("UNLISTEN"));
+    let many: Vec<String> = (0..65).map(|number| format!("n{number}")).collect();
+    channels(&mut world, own_server, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    world.sent.clear();
+    world.receive(shared, &notification("a", "1"));
+    assert_eq!(world.tags(client), "");
+}
+
+#[test]
+fn one_that_stays_on_its_server_hears_all_from_there() {
+    let (mut world, client, shared) = listening(ON);
+    let own_server = linked(&mut world, client, "do ''", &completed("DO"));
+    let asked = world.text(own_server);
+    assert!(asked.contains("pg_listening_channels"), "{asked}");
+    let held = message(|out| {
+        for (kind, name) in [(b"a", &b""[..]), (b"l", b"61"), (b"l", b"62")] {
+            encode::data_row(out, [Some(&kind[..]), Some(&b""[..]), Some(name)]);
+        }
+        encode::command_complete(out, "SELECT 3");
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.clear();
+    world.receive(own_server, &held);
+    let marker = world.text(own_server).split('\'').nth(1).unwrap().to_owned();
+    let marked = [
+        notification("a", "1"),
+        notification("weir_handover", &marker),
+        notification("b", "2"),
+        completed("NOTIFY"),
+    ];
+    world.receive(own_server, &marked.concat());
+    world.receive(shared, &notification("a", "1"));
+    world.receive(shared, &notification("weir_handover", &marker));
+    world.receive(shared, &notification("a", "3"));
+    world.receive(own_server, &notification("a", "3"));
+    assert_eq!(payloads(&mut world, client), ["1", "2"]);
+    assert!(world.text(own_server).contains("UNLISTEN weir_handover"));
+    done(&mut world, own_server, "UNLISTEN");
+    assert_eq!(payloads(&mut world, client), ["3"], "once, from its server");
+    assert!(world.shard.audit().contradiction.is_none());
+}
+
+#[test]
+fn the_last_connection_that_a_limit_allows_does_not_listen_for_all() {
+    let mut world = World::new(&format!("{ON}\nmax_db_connections = 1"));
+    let client = world.client(&[]);
+    let own_server = server(&mut world);
+    world.query(client, "listen a");
+    done(&mut world, own_server, "LISTEN");
+    world.sent.clear();
+    let mut answered = vec![];
+    encode::data_row(&mut answered, [Some(&b"l"[..]), Some(&b""[..]), Some(&b"61"[..])]);
+    answered.extend(completed("SELECT 1"));
+    world.receive(own_server, &answered);
+    assert_eq!(world.text(own_server), "");
+    world.receive(own_server, &notification("a", "1"));
+    assert_eq!(payloads(&mut world, client), ["1"]);
+    world.query(client, "unlisten a");
+    assert!(world.text(own_server).contains("unlisten a"), "it has kept its server");
+}
+
+#[test]
+fn a_client_that_only_listens_is_not_pinned() {
+    let settings = format!("{ON}\nmax_pinned = 1\nmax_pinned_action = error");
+    let (mut world, first, shared) = listening(&settings);
+    let (second, own_server) = second(&mut world);
+    done(&mut world, shared, "LISTEN");
+    assert!(world.shard.audit().contradiction.is_none(), "{:?}", world.shard.audit().contradiction);
+    assert!(world.shard.audit().pins.values().all(|pins| *pins == 0));
+    assert!(!world.closed.contains(&own_server) && !world.closed.contains(&first));
+    assert_eq!(world.tags(second), "CZ");
 }
