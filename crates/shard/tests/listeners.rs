@@ -365,6 +365,10 @@ fn one_that_unlistens_and_listens_on_too_many_others_hears_no_more_of_the_first(
     let own_server = linked(&mut world, client, "do ''", &completed("UNLISTEN"));
     let many: Vec<String> = (0..65).map(|number| format!("n{number}")).collect();
     channels(&mut world, own_server, &many.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(
+        !world.text(own_server).contains("NOTIFY"),
+        "nothing is handed over: it has left its only channel"
+    );
     world.sent.clear();
     world.receive(shared, &notification("a", "1"));
     assert_eq!(world.tags(client), "");
