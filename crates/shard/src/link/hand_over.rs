@@ -139,7 +139,6 @@ fn go_on(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     if let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut()) {
         listener.end(client_conn);
     }
-    notify::flush_ready(core, client_conn);
     if !leave(core, client_conn, server_conn) {
         stay(core, client_conn, server_conn);
     }
@@ -281,7 +280,7 @@ pub(crate) fn marker_came(core: &mut Core, pool_id: PoolId, marker: &[u8]) {
     complete(core, client_conn, server_conn);
 }
 
-/// Both markers have come: the client gets what was before them and leaves its server.
+/// Both markers have come: the client gets what was before them, and leaves its server or hears the rest from there.
 fn complete(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let pool_id = server.pool;

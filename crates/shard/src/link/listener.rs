@@ -7,8 +7,8 @@
 use std::fmt;
 
 use messages::ServerQuery;
-use session::Channels;
 use session::listening;
+use session::{Channels, Listening};
 use telemetry::Level;
 
 use crate::ConnId;
@@ -124,6 +124,7 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     if let Some(fault) = outcome.fault {
         return server_end::server_fault(core, conn, &fault.message());
     }
+    let mut some_wait = false;
     for one in listening::notifications(&frames) {
         if one.channel == MARKERS.as_bytes() {
             hand_over::marker_came(core, pool_id, one.payload);
@@ -132,9 +133,15 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
         let listener = core.local_pools.get(pool_id).and_then(|pool| pool.listener.as_deref());
         let clients = listener.map(|listener| listener.subscribers_of(one.channel)).unwrap_or_default();
         for client_conn in clients {
-            notify::deliver(core, client_conn, conn, &one);
+            some_wait |= notify::deliver(core, client_conn, conn, &one);
             hand_over::own_came(core, pool_id, client_conn);
         }
+    }
+    if some_wait
+        && let Some(listener) =
+            core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
+    {
+        listener.note_waiting();
     }
     if let Some(error) = failed {
         internal_query::log_query_error(core, conn, "LISTEN", &error);
@@ -213,7 +220,7 @@ fn request(core: &mut Core, pool_id: PoolId) {
     let is_waiting = listener.requested().is_some_and(|conn| {
         matches!(core.conns.get(conn), Some(Conn::InternalClient(found)) if found.listens && found.local_pool == pool_id)
     });
-    let is_due = !listener.clients().is_empty() && listener.may_request(now_us);
+    let is_due = listener.has_clients() && listener.may_request(now_us);
     if is_waiting || listener.conn().is_some() || !is_due || local_pool.pool.paused {
         return;
     }
@@ -290,9 +297,22 @@ fn check_connection(core: &mut Core, conn: ConnId, unused: bool, paused: bool) {
 
 /// What could not be delivered at once.
 fn flush_all(core: &mut Core, pool_id: PoolId) {
-    let listener = core.local_pools.get(pool_id).and_then(|pool| pool.listener.as_deref());
-    let clients = listener.map(|listener| listener.clients()).unwrap_or_default();
-    clients.into_iter().for_each(|client_conn| notify::flush(core, client_conn));
+    let listener = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut());
+    let Some(clients) = listener.and_then(|listener| listener.take_waiting().then(|| listener.clients()))
+    else {
+        return;
+    };
+    let mut some_wait = false;
+    for client_conn in clients {
+        notify::flush(core, client_conn);
+        let listening = core.conns.find_client(client_conn).and_then(|client| client.listening.as_deref());
+        some_wait |= listening.is_some_and(Listening::has_queued);
+    }
+    if let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
+        && some_wait
+    {
+        listener.note_waiting();
+    }
 }
 
 /// Clients that had to keep their servers because there was no shared connection when their transactions ended.

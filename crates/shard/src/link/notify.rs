@@ -21,25 +21,28 @@ const QUEUE_FULL: &str = "too many notifications while the client was in a trans
 const OTHER_ENCODING: &str =
     "a notification cannot be converted to the client_encoding that was set after LISTEN";
 
-/// A notification for this client; `is_readable`: it has the encoding of the client, if that matters.
-pub(crate) fn deliver(core: &mut Core, client_conn: ConnId, shared: ConnId, one: &Notification<'_>) {
+/// A notification for this client. True if it waits.
+pub(crate) fn deliver(core: &mut Core, client_conn: ConnId, shared: ConnId, one: &Notification<'_>) -> bool {
     let has_encoding =
         one.channel.is_ascii() && one.payload.is_ascii() || has_encoding_of(core, client_conn, shared);
     if !has_encoding {
-        return client_end::fail_client(core, client_conn, sqlstate::UNTRANSLATABLE, OTHER_ENCODING);
+        client_end::fail_client(core, client_conn, sqlstate::UNTRANSLATABLE, OTHER_ENCODING);
+        return false;
     }
     let takes = can_take(core, client_conn);
-    let Some(client) = core.conns.find_client_mut(client_conn) else { return };
+    let Some(client) = core.conns.find_client_mut(client_conn) else { return false };
     let Some(listening) = client.listening.as_deref_mut().filter(|listening| listening.is_on(one.channel))
     else {
-        return;
+        return false;
     };
     if listening.queue(one.frame).is_err() {
-        return client_end::fail_client(core, client_conn, sqlstate::PROGRAM_LIMIT, QUEUE_FULL);
+        client_end::fail_client(core, client_conn, sqlstate::PROGRAM_LIMIT, QUEUE_FULL);
+        return false;
     }
     if takes {
         flush(core, client_conn);
     }
+    !takes
 }
 
 fn has_encoding_of(core: &Core, client_conn: ConnId, shared: ConnId) -> bool {

@@ -96,6 +96,8 @@ pub(crate) struct Listener {
     hand_overs: Vec<HandOver>,
     /// Since when no client listens.
     unused_since_us: Option<u64>,
+    /// Clients may have notifications that they could not take, since this was asked last.
+    some_wait: bool,
 }
 
 impl Listener {
@@ -226,6 +228,21 @@ impl Listener {
     pub(crate) fn subscribers_of(&self, channel: &[u8]) -> Vec<ConnId> {
         let clients = std::str::from_utf8(channel).ok().and_then(|channel| self.subscribers.get(channel));
         clients.into_iter().flatten().copied().collect()
+    }
+
+    /// Some client could not take a notification.
+    pub(crate) fn note_waiting(&mut self) {
+        self.some_wait = true;
+    }
+
+    /// That was so since this was asked before. It may be so still.
+    pub(crate) fn take_waiting(&mut self) -> bool {
+        std::mem::take(&mut self.some_wait)
+    }
+
+    /// A client listens.
+    pub(crate) fn has_clients(&self) -> bool {
+        !self.subscribers.is_empty()
     }
 
     /// All clients that listen on anything.
