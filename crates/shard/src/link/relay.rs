@@ -13,6 +13,7 @@ use crate::link::{
     backpressure, checkout, client_end, deferred_begin, first_message, internal_query, notify, parameters,
     server_end, startup_values,
 };
+use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
 use crate::server::Server;
 
@@ -312,10 +313,7 @@ fn step_to_client(
         local_pool.counters.server_parse_count += u64::from(outcome.replayed);
         local_pool.counters.bytes_sent += forwarded;
         if is_answer(&outcome) {
-            local_pool.answered(outcome.ready, took_us);
-            if outcome.idle > 0 {
-                local_pool.transacted(outcome.idle, now_us.saturating_sub(server.transaction_us));
-            }
+            count_answer(local_pool, &outcome, took_us, now_us.saturating_sub(server.transaction_us));
         }
     }
     if is_answer(&outcome) {
@@ -328,6 +326,14 @@ fn step_to_client(
         count_server_errors(core, server_conn);
     }
     (outcome, took_us)
+}
+
+#[inline(always)]
+fn count_answer(local_pool: &mut LocalPool, outcome: &ReplyOutcome, took_us: u64, transaction_us: u64) {
+    local_pool.answered(outcome.ready, took_us);
+    if outcome.idle > 0 {
+        local_pool.transacted(outcome.idle, transaction_us);
+    }
 }
 
 /// A server's errors went to its client.
