@@ -174,6 +174,85 @@ def test_its_own_notification_reaches_it_once(virtual):
         assert heard(client, 3) == [("a", str(number)) for number in range(20)]
 
 
+def test_its_own_notification_comes_before_ready_and_has_its_process_id(virtual, pg):
+    pooler = virtual()
+    with pooler.connect() as client, directly(pg) as direct:
+        client.execute("listen a")
+        found = []
+        client.add_notify_handler(lambda one: found.append((one.payload, one.pid)))
+        own = client.info.backend_pid
+        for number in range(20):
+            direct.execute("notify a, 'of another'")
+            client.execute(f"notify a, '{number}'")
+            assert (str(number), own) in found, (number, own, found)
+            assert found.count((str(number), own)) == 1
+        assert ("of another", direct.info.backend_pid) in found
+        client.execute("begin; listen b; notify b, 'new'; commit")
+        assert ("new", own) in found, found
+
+
+@pytest.mark.parametrize("kept", ["create temp table kept (a int)", "select pg_advisory_lock(7)"])
+def test_one_that_keeps_its_server_hears_each_once(virtual, pg, kept):
+    pooler = virtual(default_pool_size=3)
+    with pooler.connect() as client, pooler.connect() as other, directly(pg) as direct:
+        client.execute("listen a")
+        other.execute("listen a")
+        client.execute(kept)
+        client.execute("listen b")
+        for number in range(10):
+            direct.execute(f"begin; notify a, 'a{number}'; notify b, 'b{number}'; commit")
+        wanted = [(channel, f"{channel}{number}") for number in range(10) for channel in "ab"]
+        assert heard(client, 5, 20) == wanted and heard(client, 0.3) == []
+        assert [payload for _, payload in heard(other, 5, 10)] == [f"a{number}" for number in range(10)]
+        assert sorted(client.execute("select pg_listening_channels()").fetchall()) == [("a",), ("b",)]
+        client.execute("discard all")
+        direct.execute("notify a, 'late'; notify b, 'late'")
+        assert heard(client, 0.5) == []
+
+
+def test_one_that_does_not_read_is_closed_and_holds_up_no_other(virtual, pg):
+    pooler = virtual()
+    with pooler.connect() as slow, pooler.connect() as other, directly(pg) as direct:
+        slow.execute("listen a")
+        other.execute("listen a")
+        slow.execute("begin")
+        payload = "x" * 7900
+        for number in range(200):
+            direct.execute(f"notify a, '{number} {payload}'")
+        assert len(heard(other, 10, 200)) == 200
+        host.eventually(lambda: "too many notifications" in pooler.log_text())
+        with pytest.raises(psycopg.OperationalError):
+            slow.execute("commit")
+            slow.execute("select 1")
+
+
+def test_clients_of_several_threads_hear_the_same(virtual, pg):
+    pooler = virtual(threads=2, spread_busy_percent=1, spread_min_servers=1, default_pool_size=8)
+    clients = [Listener(pooler, number) for number in range(12)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.ready.wait(60)
+    with directly(pg) as direct:
+        for number in range(200):
+            direct.execute(f"notify news_0, '{number}'")
+    for client in clients:
+        client.over.set()
+    for client in clients:
+        client.join()
+        assert client.failure is None, client.failure
+        assert client.found["news_0"] == list(range(200)), client.number
+
+
+def test_without_it_nothing_listens_for_others(weir, pg):
+    pooler = weir(session_state="off", default_pool_size=1)
+    with pooler.connect() as client:
+        client.execute("listen a")
+        client.execute("select 1")
+        states = [row["state"] for row in pooler.console("SHOW SERVERS") if row["database"] == "app"]
+        assert states and "listening" not in states, states
+
+
 def test_the_connection_is_opened_again(virtual, pg):
     pooler = virtual()
     with pooler.connect() as client, directly(pg) as direct:

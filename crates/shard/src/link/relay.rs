@@ -295,8 +295,7 @@ fn step_to_client(
         server: server_conn,
         forwarded: 0,
     };
-    let outcome = server.protocol.step(&mut context, bytes, &mut sides);
-    let forwarded = sides.forwarded;
+    let (outcome, forwarded) = (server.protocol.step(&mut context, bytes, &mut sides), sides.forwarded);
     if outcome.parameters_changed {
         client.parameters = server.protocol.parameters.clone();
     }
