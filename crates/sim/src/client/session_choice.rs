@@ -37,9 +37,9 @@ impl SessionChoice {
         match prng.below(100) {
             0..34 => self.set(tag, extended, prng),
             34..41 => self.call(tag, prng),
-            41..58 => self.make(extended, prng),
-            58..62 if !extended => self.discard(prng),
-            62..72 => self.notify(tag, prng),
+            41..56 => self.make(extended, prng),
+            56..61 => self.notify(tag, prng),
+            61..65 if !extended => self.discard(prng),
             _ => self.look(extended, prng),
         }
     }
