@@ -49,7 +49,7 @@ def test_an_application_gets_what_it_gets_directly(weir, pg, direct, application
 BROKEN = {
     "django": ("export", r"(cursor|portal) \"_django_curs_\w+\" does not exist"),
     "sqlalchemy": ("temporary", r"relation \"loaded\" (does not|already) exists?"),
-    "hibernate": ("tenants", "does not exist|instead of|query_wait_timeout"),
+    "hibernate": ("tenants", "does not exist|instead of|query_wait_timeout|request timed out"),
     "activerecord": ("settings", "RuntimeError"),
     "jobs": (None, r"\d+ of \d+ jobs done, .* notifications heard"),
     "election": (None, r"overlaps: [1-9]|locks are held"),

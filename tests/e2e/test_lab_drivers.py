@@ -67,9 +67,10 @@ def assert_whole(record, targets, workloads):
     assert found.keys() == {(target, workload) for target in targets for workload in workloads}
     for name, (run,) in found.items():
         assert run["ended"] == "whole" and run["failed"] == 0 and run["refused"] == 0, (name, run)
-        logged = run["transactions"] * run.get("sampling", 1)  # a fast machine's log is a sample
-        assert run["transactions"] > 0 and run["latency_us"]["count"] == pytest.approx(logged, rel=0.05), (name, run)
-        assert logged < run["transactions"] or run["latency_us"]["count"] == run["transactions"], (name, run)
+        count = run["latency_us"]["count"]
+        # pgbench logs a sample where there are many transactions; the others have figures of all.
+        sampled = run.get("sampling", 1) < 1 and count == pytest.approx(run["transactions"] * run["sampling"], rel=0.05)
+        assert count > 0 and (sampled or count == run["transactions"]), (name, run)
         assert 0 < run["latency_us"]["percentiles"]["p50"] <= run["latency_us"]["max"], (name, run)
 
 
