@@ -4,9 +4,10 @@
 mod world;
 
 use messages::{Command, RequestId, ShutdownMode};
-use shard::{ConnId, Event, Export, Import};
+use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
+use world::takeover::import_all;
 use world::{World, config, message};
 
 const ON: &str = "default_pool_size = 1\ndeferred_begin = 1";
@@ -231,21 +232,7 @@ fn it_moves_to_the_process_that_takes_over() {
     let mut new = World::new(ON);
     old.query(client, "begin");
     old.event(Event::Command(Command::Export { round: 1 }));
-    let mut places = std::collections::BTreeMap::new();
-    for what in std::mem::take(&mut old.exported) {
-        let import = match what {
-            Export::Pool { state } => Import::Pool { state },
-            Export::Socket { conn, state, is_server, .. } => {
-                let place = new.shard.allocate_id();
-                places.insert(conn, place);
-                let socket = Some((place, state));
-                Import::sockets((!is_server).then(|| socket.clone()).flatten(), socket.filter(|_| is_server))
-                    .unwrap()
-            }
-            _ => continue,
-        };
-        new.event(Event::Import(Box::new(import)));
-    }
+    let places = import_all(&mut old, &mut new);
     new.sent.clear();
     new.query(places[&client], "select 1");
     assert_eq!(new.tags(places[&server]), "PBECCQ");

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use messages::{Command, RequestId, ShutdownMode};
 use pool::PoolRegistry;
-use shard::{ConnId, Event, Export, Import};
+use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{backend, encode, frame::Frames};
+use world::takeover::import_all;
 use world::{OneShard, World, config, message};
 
 const ON: &str = "default_pool_size = 1\npool_mode = session\nassign_server_at_login = 1";
@@ -395,41 +396,13 @@ fn shutdown_wait_for_servers_ends_logins_that_wait() {
     assert!(!world.closed.contains(&first), "it has its server");
 }
 
-/// Carries what an old shard has exported to a new one: where the old connections are there.
-fn carry(old: &mut World, new: &mut World) -> std::collections::BTreeMap<ConnId, ConnId> {
-    let mut places = std::collections::BTreeMap::new();
-    let mut half = None;
-    for what in std::mem::take(&mut old.exported) {
-        let import = match what {
-            Export::Pool { state } => Import::Pool { state },
-            Export::ServerOpened { state } => Import::ServerOpened { state },
-            Export::Socket { conn, state, link, is_server } => {
-                let place = new.shard.allocate_id();
-                places.insert(conn, place);
-                match (link, is_server, half.take()) {
-                    (Some(_), false, _) => {
-                        half = Some((place, state));
-                        continue;
-                    }
-                    (Some(_), true, client) => Import::sockets(client, Some((place, state))).unwrap(),
-                    (None, true, _) => Import::Server { conn: place, state },
-                    (None, false, _) => Import::Client { conn: place, state },
-                }
-            }
-            _ => continue,
-        };
-        new.event(Event::Import(Box::new(import)));
-    }
-    places
-}
-
 #[test]
 fn the_next_process_knows_the_key_and_keeps_logins_waiting() {
     let (mut old, first, server, first_key) = linked(ON);
     let second = old.client(&[]);
     let mut new = World::new(ON);
     old.event(Event::Command(Command::Export { round: 1 }));
-    let places = carry(&mut old, &mut new);
+    let places = import_all(&mut old, &mut new);
     let (first, second, server) = (places[&first], places[&second], places[&server]);
     assert_eq!(new.tags(second), "", "it waits on");
     new.query(first, "select pg_sleep(9)");
@@ -463,7 +436,7 @@ fn the_next_process_knows_what_the_first_server_has_reported_meanwhile() {
     old.receive(server, &reported("SET", b"mine"));
     assert!(old.tags(client).ends_with("KZ"));
     old.pass(400);
-    let places = carry(&mut old, &mut new);
+    let places = import_all(&mut old, &mut new);
     let (client, server) = (places[&client], places[&server]);
     new.follow(server);
     new.query(client, "reset application_name");
@@ -481,7 +454,7 @@ fn a_key_that_is_taken_in_the_next_process_cancels_only_the_one_that_has_it_ther
     assert!(directory.keep_cancel_key(prefix, 9, 9));
     let mut new = World::beside(Arc::clone(&directory), ON);
     old.event(Event::Command(Command::Export { round: 1 }));
-    let places = carry(&mut old, &mut new);
+    let places = import_all(&mut old, &mut new);
     assert_eq!(directory.find_cancel_key(prefix), Some((9, 9)));
     new.event(Event::HungUp { conn: places[&first] });
     assert_eq!(directory.find_cancel_key(prefix), Some((9, 9)), "its end takes nothing from the other");

@@ -4,9 +4,10 @@
 mod world;
 
 use messages::Command;
-use shard::{ConnId, Event, Export, Import};
+use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
+use world::takeover::import_all;
 use world::{World, message};
 
 const ON: &str = "default_pool_size = 1\nsession_state = virtual\nserver_check_query =";
@@ -297,21 +298,7 @@ fn it_moves_to_the_process_that_takes_over() {
     prepare(&mut old, client, server);
     let mut new = World::new(ON);
     old.event(Event::Command(Command::Export { round: 1 }));
-    let mut places = std::collections::BTreeMap::new();
-    for what in std::mem::take(&mut old.exported) {
-        let import = match what {
-            Export::Pool { state } => Import::Pool { state },
-            Export::Socket { conn, state, is_server, .. } => {
-                let place = new.shard.allocate_id();
-                places.insert(conn, place);
-                let socket = Some((place, state));
-                Import::sockets((!is_server).then(|| socket.clone()).flatten(), socket.filter(|_| is_server))
-                    .unwrap()
-            }
-            _ => continue,
-        };
-        new.event(Event::Import(Box::new(import)));
-    }
+    let places = import_all(&mut old, &mut new);
     let (client, other, server) = (places[&client], places[&other], places[&server]);
     new.answer(server, Status::Idle);
     new.sent.clear();

@@ -3,7 +3,6 @@
 
 mod world;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::Command;
@@ -11,49 +10,11 @@ use settings::Config;
 use shard::{ConnId, Event, Export, Import};
 use wire::backend::Status;
 use wire::encode;
+use world::takeover::{Places, bring, carry};
 use world::{World, message};
-
-/// Where a connection of the old shard is on the new one.
-type Places = BTreeMap<ConnId, ConnId>;
 
 fn hand_over(old: &mut World, round: u32) {
     old.event(Event::Command(Command::Export { round }));
-}
-
-/// Imports into the new shard what the old one has exported; true if the old one reported that nothing is left.
-fn carry(old: &mut World, new: &mut World, places: &mut Places) -> bool {
-    bring(std::mem::take(&mut old.exported), new, places)
-}
-
-fn bring(exported: Vec<Export>, new: &mut World, places: &mut Places) -> bool {
-    let mut halves: BTreeMap<u64, (ConnId, Vec<u8>)> = BTreeMap::new();
-    let mut is_empty = false;
-    let inherit = |new: &mut World, word| new.event(Event::Import(Box::new(word)));
-    for what in exported {
-        match what {
-            Export::Pool { state } => inherit(new, Import::Pool { state }),
-            Export::ServerOpened { state } => inherit(new, Import::ServerOpened { state }),
-            Export::ServerClosed { state } => inherit(new, Import::ServerClosed { state }),
-            Export::Empty { .. } => is_empty = true,
-            Export::Kept { .. } => {}
-            Export::Socket { conn, state, link, is_server } => {
-                let place = new.shard.allocate_id();
-                places.insert(conn, place);
-                match link.map(|link| (link, halves.remove(&link))) {
-                    None if is_server => inherit(new, Import::Server { conn: place, state }),
-                    None => inherit(new, Import::Client { conn: place, state }),
-                    Some((link, None)) => drop(halves.insert(link, (place, state))),
-                    Some((_, Some((client, client_state)))) => {
-                        assert!(is_server, "the client goes first");
-                        let (server, server_state) = (place, state);
-                        inherit(new, Import::Linked { client, client_state, server, server_state });
-                    }
-                }
-            }
-        }
-    }
-    assert!(halves.is_empty(), "half a pair");
-    is_empty
 }
 
 fn named(statement: &[u8]) -> Vec<u8> {

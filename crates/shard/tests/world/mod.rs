@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 mod describer;
+pub mod takeover;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
