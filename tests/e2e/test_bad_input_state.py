@@ -75,32 +75,46 @@ def test_a_hundred_thousand_kinds_of_statements(weir):
         assert resident_kib(pooler) < before + 4_096
 
 
-def test_ten_thousand_settings_of_one_client(weir):
+@pytest.fixture
+def beside(weir):
+    """A client, what Weir holds in memory before it does anything, and another client of the same shuffled pool."""
     pooler = weir(session_state="virtual", server_shuffle=1, default_pool_size=2, min_pool_size=2)
     with wire.Raw(pooler.port, timeout=60).login() as raw, wire.Raw(pooler.port).login() as other:
         raw.simple("select 1")
-        before = resident_kib(pooler)
-        for first in range(0, 10_000, 100):
-            raw.simple("".join(f"set app.name{number} = '{number}';" for number in range(first, first + 100)))
-        assert raw.simple("select current_setting('app.name9999'), current_setting('app.name0')") == [["9999", "0"]]
-        assert other.simple("select coalesce(current_setting('app.name9999', true), '')") == [[""]]
-        assert resident_kib(pooler) < before + 16_384
+        yield pooler, raw, other, resident_kib(pooler)
 
 
-def test_ten_thousand_channels_of_one_client(weir):
-    pooler = weir(session_state="virtual", server_shuffle=1, default_pool_size=2, min_pool_size=2)
-    with wire.Raw(pooler.port, timeout=60).login() as raw, wire.Raw(pooler.port).login() as other:
-        raw.simple("select 1")
-        before = resident_kib(pooler)
-        for first in range(0, 10_000, 500):
-            raw.simple(";".join(f"listen c{number}" for number in range(first, first + 500)))
-        assert raw.simple("select count(*) from pg_listening_channels()") == [["10000"]]
-        assert resident_kib(pooler) < before + 8_192
-        assert other.simple("select count(*) from pg_listening_channels()") == [["0"]]
-        other.simple("notify c9999, 'x'")
-        assert raw.read().body[4:] == b"c9999\0x\0"
-        raw.simple("unlisten *")
-        assert raw.simple("select count(*) from pg_listening_channels()") == [["0"]]
+@pytest.mark.parametrize("at_once", [50, 500])
+def test_ten_thousand_settings_of_one_client(beside, at_once):
+    pooler, raw, other, before = beside
+    for first in range(0, 10_000, at_once):
+        raw.simple("".join(f"set app.name{number} = '{number}';" for number in range(first, first + at_once)))
+    assert raw.simple("select current_setting('app.name9999'), current_setting('app.name0')") == [["9999", "0"]]
+    assert other.simple("select coalesce(current_setting('app.name9999', true), '')") == [[""]]
+    assert resident_kib(pooler) < before + 16_384
+
+
+@pytest.mark.parametrize("setting", ['"\N{LATIN SMALL LETTER A WITH DIAERESIS}pp".tenant', f"app.{'x' * 200}"])
+@pytest.mark.parametrize("around", ["{}", "do 'begin end'; {}", "{}" + "; select 1" * 300], ids=["alone", "with-code", "among-many"])
+def test_names_that_are_hard_to_ask_for(beside, setting, around):
+    _, raw, other, _ = beside
+    raw.ask(wire.query(around.format(f"set {setting} = 'mine'")))
+    looks = [f"select coalesce(current_setting('{setting.replace(chr(34), '')[:67]}', true), '')"] * 2
+    assert [raw.simple(look) for look in looks] == [[["mine"]]] * 2
+    assert [other.simple(look) for look in looks] == [[[""]]] * 2
+
+
+def test_ten_thousand_channels_of_one_client(beside):
+    pooler, raw, other, before = beside
+    for first in range(0, 10_000, 500):
+        raw.simple(";".join(f"listen c{number}" for number in range(first, first + 500)))
+    assert raw.simple("select count(*) from pg_listening_channels()") == [["10000"]]
+    assert resident_kib(pooler) < before + 8_192
+    assert other.simple("select count(*) from pg_listening_channels()") == [["0"]]
+    other.simple("notify c9999, 'x'")
+    assert raw.read().body[4:] == b"c9999\0x\0"
+    raw.simple("unlisten *")
+    assert raw.simple("select count(*) from pg_listening_channels()") == [["0"]]
 
 
 def test_a_client_that_creates_a_thousand_pins(weir):

@@ -7,6 +7,7 @@ import host
 import wire
 from replicas import DATABASES, clean, replicating, senders
 from running import SLEEP, wait_until_runs
+from test_cancel import cancel
 
 pytestmark = [pytest.mark.every_version, pytest.mark.since("1.23")]
 
@@ -153,9 +154,7 @@ def test_a_cancel_reaches_it(pooler, pg):
         raw.login(user="replica", replication="database")
         raw.send(wire.query(SLEEP))
         wait_until_runs(pg)
-        with wire.Raw(pooler.port) as request:
-            request.send(wire.cancel(raw.pid, raw.secret))
-            assert request.read_to_end() == []
+        cancel(pooler, raw)
         assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
 
 

@@ -6,6 +6,7 @@ import pytest
 import host
 import wire
 from running import SLEEP, cancel_by_psycopg, wait_until_runs
+from test_cancel import cancel
 from test_takeover import reboot
 
 pytestmark = pytest.mark.weir_only
@@ -91,9 +92,7 @@ def test_a_cancel_reaches_the_client_whose_secret_it_has(assigning, pg, threads,
                 request.send(wire.cancel(pid, secret))
                 assert request.read_to_end() == []
         assert raw.is_silent(0.3)
-        with wire.Raw(pooler.port) as request:
-            request.send(wire.cancel(raw.pid, raw.secret))
-            assert request.read_to_end() == []
+        cancel(pooler, raw)
         assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
         assert other.simple("select 1") == [["1"]]
 
@@ -207,9 +206,7 @@ def test_it_moves_with_its_client_to_the_next_process(assigning, pg):
         assert raw.simple("select pg_backend_pid()") == [[str(raw.pid)]]
         raw.send(wire.query(SLEEP))
         wait_until_runs(pg)
-        with wire.Raw(pooler.port) as request:
-            request.send(wire.cancel(raw.pid, raw.secret))
-            assert request.read_to_end() == []
+        cancel(pooler, raw)
         assert wire.errors(raw.read_until("Z"))[0][0] == "57014"
         assert waiting.is_silent(0.2)
         raw.socket.close()

@@ -113,7 +113,7 @@ pub struct ServerProtocol {
     pub(crate) internal: InternalReplies,
     /// Whether it is known what the session holds.
     pub(crate) session: SessionKnowledge,
-    /// Giving it the statements that its client has prepared by SQL.
+    /// Preparing it the statements that its client has prepared by SQL.
     pub(crate) prepared_by_sql: PreparedBySql,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,

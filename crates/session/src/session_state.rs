@@ -361,6 +361,19 @@ fn dotted_words(message: &[u8]) -> impl Iterator<Item = &str> {
 /// Custom parameters whose names stand in quotes behind SET, without the quotes: `SET "App"."Tenant"` sets what `SET app.tenant` does. Elsewhere quotes
 /// are those of columns, of which drivers write many.
 pub(crate) fn quoted_custom_names(message: &[u8]) -> impl Iterator<Item = String> {
+    words_behind_set(message)
+        .filter(|word| word.contains('"'))
+        .map(unquoted)
+        .filter(|name| is_custom_name(name))
+}
+
+/// Names with a dot behind SET, without quotes: those of custom parameters, and others that PostgreSQL may refuse.
+pub(crate) fn names_behind_set(message: &[u8]) -> impl Iterator<Item = String> {
+    words_behind_set(message).map(unquoted).filter(|name| name.contains('.'))
+}
+
+/// What follows SET, SET SESSION and SET LOCAL, up to a character that is not of a name.
+fn words_behind_set(message: &[u8]) -> impl Iterator<Item = String> {
     let words = || message.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let sets = |before: &[u8]| {
         let ends_with = |end: &&[u8]| {
@@ -368,13 +381,18 @@ pub(crate) fn quoted_custom_names(message: &[u8]) -> impl Iterator<Item = String
         };
         [b"set".as_slice(), b"session", b"local"].iter().any(ends_with)
     };
-    let named =
-        words().zip(words().skip(1)).filter(move |(before, word)| word.contains(&b'"') && sets(before));
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'"');
-    let names = named.map(move |(_, word)| {
-        word.iter().copied().take_while(is_part).filter(|byte| *byte != b'"').collect()
-    });
-    names.filter_map(|name| String::from_utf8(name).ok()).filter(|name| is_custom_name(name))
+    let is_part = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || !byte.is_ascii() || matches!(byte, b'_' | b'$' | b'.' | b'"')
+    };
+    let named = words().zip(words().skip(1)).filter(move |(before, _)| sets(before));
+    named.map(move |(_, word)| {
+        let bytes = word.iter().position(|byte| !is_part(byte)).unwrap_or(word.len());
+        String::from_utf8_lossy(&word[..bytes]).into_owned()
+    })
+}
+
+fn unquoted(name: String) -> String {
+    if name.contains('"') { name.replace('"', "") } else { name }
 }
 
 /// The rule of PostgreSQL for names of custom parameters (`valid_custom_variable_name`), without letters other than ASCII.

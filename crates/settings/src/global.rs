@@ -86,7 +86,7 @@ live {
     application_name_add_host: bool, Boolean, "0", Reload,
         "Adds the client's address and port to the application_name sent to the server.";
     assign_server_at_login: bool, Boolean, "0", Reload,
-        "Session pooling: a client gets its server connection when it logs in instead of with its first request, and the process ID that it is told is that of its server process. While the pool has none for it, its login waits. No effect in transaction and statement pooling.",
+        "Session pooling: a client gets its server connection when it logs in instead of with its first request, and BackendKeyData carries the process ID of its server process. While the pool has none for it, its login waits. No effect in transaction and statement pooling.",
         own;
     auth_dbname: Option<String>, AuthDatabase, unset, Reload,
         "Database, by its name in [databases], that auth_query runs in; unless given, the one that the client requested.";

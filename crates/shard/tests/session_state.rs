@@ -7,6 +7,7 @@ use messages::Command;
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
+use world::takeover::import_all;
 use world::{World, config, message};
 
 const ON: &str = "default_pool_size = 1\nsession_state = virtual";
@@ -226,6 +227,86 @@ fn discard_all_gives_back_nothing_before_the_server_has_said_what_is_gone() {
     world.receive(server, &holds(&[]));
     let sent = world.text(server);
     assert!(sent.contains("'lock_timeout','9s'") && !sent.contains("'app.tenant','a'"), "{sent}");
+}
+
+/// A row of the answer to the question: a setting and its value.
+fn setting(out: &mut Vec<u8>, name: &str, value: &str) {
+    let digits: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    encode::data_row(out, [b"s" as &[u8], name.as_bytes(), digits.as_bytes()].map(Some));
+}
+
+/// The answer to the question: these settings.
+fn settings(found: &[(&str, &str)]) -> Vec<u8> {
+    message(|out| {
+        found.iter().for_each(|(name, value)| setting(out, name, value));
+        encode::command_complete(out, "SELECT 0");
+        encode::ready(out, Status::Idle);
+    })
+}
+
+/// Another client gets no server as long as this one keeps the only one.
+fn is_kept(world: &mut World, server: ConnId) -> bool {
+    world.sent.clear();
+    let other = world.client(&[]);
+    world.query(other, "select 'other'");
+    world.text(server).is_empty()
+}
+
+#[test]
+fn settings_that_are_too_many_together_keep_their_client() {
+    let (mut world, client, server) = beginning(ON);
+    for number in 0..4 {
+        let name = format!("a.b{number}");
+        world.query(client, &format!("set {name} = '{}'", "x".repeat(8_000)));
+        answer(&mut world, server, "SET", &[]);
+        world.receive(server, &settings(&[(&name, &"x".repeat(8_000))]));
+        world.sent.clear();
+    }
+    world.query(client, "set local_preload_libraries = 'y'");
+    answer(&mut world, server, "SET", &[]);
+    assert!(world.text(server).contains("ARRAY['local_preload_libraries']"), "{}", world.text(server));
+    world.receive(server, &settings(&[("local_preload_libraries", &"y".repeat(2_000))]));
+    assert!(is_kept(&mut world, server));
+}
+
+#[test]
+fn settings_that_cannot_be_listed_keep_their_client_in_the_next_process() {
+    let (mut old, client, server) = beginning(ON);
+    let many: String = (0..65).map(|number| format!("set a.b{number} = 1;")).collect();
+    old.query(client, &many);
+    answer(&mut old, server, "SET", &[]);
+    old.receive(server, &settings(&[("lock_timeout", "9s")]));
+    let mut new = World::new(ON);
+    old.event(Event::Command(Command::Export { round: 1 }));
+    let places = import_all(&mut old, &mut new);
+    let server = places[&server];
+    assert!(new.text(server).contains("pg_settings"), "it is asked again");
+    new.receive(server, &settings(&[("lock_timeout", "9s")]));
+    new.sent.clear();
+    new.query(places[&client], "select 1");
+    assert!(new.text(server).contains("select 1"), "on the server that has them");
+    new.answer(server, Status::Idle);
+    assert!(is_kept(&mut new, server) && !new.closed.contains(&server));
+}
+
+#[test]
+fn more_settings_than_are_looked_at_keep_their_client() {
+    for text in [
+        (0..300).map(|number| format!("set a.b{number} = 1;")).collect::<String>(),
+        format!("{} set \"\u{e4}\".b = 1", "select 1;".repeat(300)),
+    ] {
+        let (mut world, client, server) = beginning(ON);
+        world.query(client, &text);
+        answer(&mut world, server, "SET", &[]);
+        world.receive(server, &settings(&[]));
+        assert!(is_kept(&mut world, server), "{}", &text[text.len() - 20..]);
+    }
+    let (mut world, client, server) = beginning(ON);
+    let columns: String = (0..100).map(|number| format!(", t.column{number}")).collect();
+    world.query(client, &format!("select f(){columns} from t"));
+    answer(&mut world, server, "SELECT 1", &[]);
+    world.receive(server, &settings(&[]));
+    assert!(!is_kept(&mut world, server), "columns are no settings");
 }
 
 #[test]

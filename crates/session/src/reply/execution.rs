@@ -72,7 +72,7 @@ impl Step<'_, '_> {
                 }
             }
             // Weir's own, under other names than its shared ones.
-            Some(b"DEALLOCATE" | b"PREPARE") if self.server.prepared_by_sql.is_giving() => {}
+            Some(b"DEALLOCATE" | b"PREPARE") if self.server.prepared_by_sql.is_preparing() => {}
             // Under which name is not said. DO may have run either.
             Some(b"DEALLOCATE" | b"PREPARE" | b"DO") => self.server.statements.distrust_all(),
             Some(b"RESET") => self.note_reset_command(),

@@ -1,7 +1,7 @@
 //! The statements that SQL has prepared on this server (`session_state = virtual`): a linked client finds those of its own session here,
 //! and no others.
 //!
-//! Owns giving a server a client's, and what becomes of one that cannot be prepared any more. Which can follow their client is
+//! Owns preparing a client's statements on a server, and what becomes of one that cannot be prepared any more. Which can follow their client is
 //! [`crate::sql_statements`]'.
 
 use wire::{encode, error, sqlstate};
@@ -16,14 +16,14 @@ use crate::{PendingReply, ReadBy, SqlStatements, StatementRegistry, Tracked};
 /// What runs, and what failed the last time.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedBySql {
-    giving: Option<Box<Giving>>,
+    preparing: Option<Box<Preparing>>,
     /// Statements of the linked client that could not be prepared here, with the body of the error.
     failed: Vec<(Box<str>, Vec<u8>)>,
 }
 
 /// The server is being given these.
 #[derive(Debug)]
-struct Giving {
+struct Preparing {
     wanted: SqlStatements,
     /// The number of the first reply, and what each prepares.
     first: u64,
@@ -33,16 +33,16 @@ struct Giving {
 impl PreparedBySql {
     /// Statements that a client has prepared are prepared here now.
     #[inline]
-    pub(crate) fn is_giving(&self) -> bool {
-        self.giving.is_some()
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.preparing.is_some()
     }
 
     /// Something of what is sent for it has failed, with this error.
     #[cold]
     pub(crate) fn note_failure(&mut self, number: u64, error_body: &[u8]) {
-        let Some(giving) = &self.giving else { return };
-        let place = number.checked_sub(giving.first).and_then(|place| usize::try_from(place).ok());
-        if let Some(Some(name)) = place.and_then(|place| giving.prepares.get(place)) {
+        let Some(preparing) = &self.preparing else { return };
+        let place = number.checked_sub(preparing.first).and_then(|place| usize::try_from(place).ok());
+        if let Some(Some(name)) = place.and_then(|place| preparing.prepares.get(place)) {
             self.failed.push((name.clone(), error_body.to_vec()));
         }
     }
@@ -54,7 +54,7 @@ impl PreparedBySql {
 
 impl ServerProtocol {
     /// Appends what gives this server the statements of a client; false if it has them. Its end is reported as that of any query of Weir's
-    /// own, and [`ServerProtocol::prepared_given`] is to be called behind the last.
+    /// own, and [`ServerProtocol::preparing_ended`] is to be called behind the last.
     pub fn send_prepared(&mut self, _at: Boundary, out: &mut Vec<u8>, wanted: &SqlStatements) -> bool {
         self.prepared_by_sql.failed.clear();
         let Difference { queries, prepares } = wanted.difference(self.parameters.prepared());
@@ -69,16 +69,16 @@ impl ServerProtocol {
             self.owe(PendingReply::InternalQuery);
         }
         let wanted = wanted.clone();
-        self.prepared_by_sql.giving = Some(Box::new(Giving { wanted, first, prepares }));
+        self.prepared_by_sql.preparing = Some(Box::new(Preparing { wanted, first, prepares }));
         true
     }
 
     /// All of what was sent is answered: the server has them, but for those that could not be prepared.
-    pub fn prepared_given(&mut self) {
-        let Some(giving) = self.prepared_by_sql.giving.take() else { return };
+    pub fn preparing_ended(&mut self) {
+        let Some(preparing) = self.prepared_by_sql.preparing.take() else { return };
         let lacking: Vec<Box<str>> =
             self.prepared_by_sql.failed.iter().map(|(name, _)| name.clone()).collect();
-        self.parameters.set_prepared(giving.wanted.without(&lacking));
+        self.parameters.set_prepared(preparing.wanted.without(&lacking));
     }
 
     /// The client that is linked now has prepared what is here: what could not be prepared was another's, or is deallocated.

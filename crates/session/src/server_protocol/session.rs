@@ -111,15 +111,17 @@ impl ServerProtocol {
         learned: &mut LearnedSettings,
         registry: &mut StatementRegistry,
     ) -> bool {
-        let Some(state) = session_state::read(self.internal.take_result().into_rows()) else { return false };
+        let Some(mut state) = session_state::read(self.internal.take_result().into_rows()) else {
+            return false;
+        };
         let kinds = self.session.unknown();
         if kinds.any(Kinds::SETTINGS) {
             let (known, has_room) = self.known_settings(&state, tracked, default_params);
-            let mut left_out = state.left_out.clone();
             if !has_room {
-                left_out.extend(self.session.set_names().unwrap_or_default().iter().cloned());
+                state.pins.set(Pin::Settings, true);
+                state.left_out.extend(self.session.set_names().unwrap_or_default().iter().cloned());
             }
-            self.session.note_left_out(left_out);
+            self.session.note_left_out(std::mem::take(&mut state.left_out));
             if let Some(transcript) = self.session.transcript().filter(|_| state.pins.is_empty()) {
                 learned.learn(transcript, self.parameters.clone(), known.clone());
             }
@@ -207,6 +209,17 @@ impl ServerProtocol {
     /// A client of the process from which this server came may have.
     pub fn import_unknown_settings(&mut self) {
         self.session.import_unknown_settings();
+    }
+
+    /// The session has settings that the server is not asked for by name: the client keeps it.
+    #[must_use]
+    pub fn has_unlisted_settings(&self) -> bool {
+        self.session.has_unlisted()
+    }
+
+    /// It had in the process from which this server came.
+    pub fn import_unlisted_settings(&mut self) {
+        self.session.import_unlisted();
     }
 
     /// RESET ALL is sent.

@@ -218,7 +218,9 @@ impl SessionKnowledge {
         (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
         (self.set, self.transcript) = (SetNames::Any, Transcript::More);
         self.reads_otherwise = true;
-        self.note_names(message); // Those that are too many reach nobody else: `called_by`.
+        // What a function sets beyond these reaches no other client: `called_by`. What the text itself sets stays with this one.
+        self.note_names(message);
+        self.has_unlisted |= session_state::names_behind_set(message).any(|name| !self.has_name(&name));
     }
 
     /// A message may take or release advisory locks, and changes nothing else.
@@ -318,8 +320,12 @@ impl SessionKnowledge {
         all_plain && all_quoted && !session_state::has_long_name(message)
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
     fn note_name(&mut self, name: &str) -> bool {
-        if self.names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        if self.has_name(name) {
             return true;
         }
         let has_room = self.names.len() < MAX_NAMES;
@@ -444,8 +450,7 @@ impl SessionKnowledge {
 
     /// PostgreSQL has answered what there is of these kinds.
     pub(crate) fn answered(&mut self, kinds: Kinds, mut pins: Pins) {
-        let is_left_out = self.has_unlisted || !self.left_out.is_empty();
-        pins.set(Pin::Settings, pins.has(Pin::Settings) || is_left_out);
+        pins.set(Pin::Settings, pins.has(Pin::Settings) || self.has_unlisted());
         // It may not be followed any more, since it was asked for.
         if self.is_followed {
             self.reasons.pins.replace(kinds, pins);
@@ -462,6 +467,16 @@ impl SessionKnowledge {
     #[inline(always)]
     pub(crate) fn may_have_unknown_settings(&self, client: u64) -> bool {
         self.called_by.is_some_and(|called_by| called_by != client)
+    }
+
+    /// The session has settings that it is not asked for by name, and so will not show.
+    pub(crate) fn has_unlisted(&self) -> bool {
+        self.has_unlisted || !self.left_out.is_empty()
+    }
+
+    /// It had, in another process.
+    pub(crate) fn import_unlisted(&mut self) {
+        self.has_unlisted = self.is_followed;
     }
 
     /// A client may have set a parameter whose name is not known.

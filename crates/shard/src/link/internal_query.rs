@@ -103,7 +103,7 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     server.unasked_bytes = 0;
     match (internal_query, failed) {
         (InternalQuery::Apply(client), None) => checkout::settings_given(core, conn, client),
-        (InternalQuery::Statements(client), _) => sql_statements::given(core, conn, client),
+        (InternalQuery::Statements(client), _) => sql_statements::prepare_ended(core, conn, client),
         (InternalQuery::Restore(client), None) => checkout::prepared(core, conn, client),
         (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
             refused_parameters(core, conn, client, &error);

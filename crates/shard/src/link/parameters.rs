@@ -32,7 +32,7 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
     }
-    if sql_statements::give(core, client_conn, server_conn) {
+    if sql_statements::prepare(core, client_conn, server_conn) {
         return None;
     }
     let (client, server) = core.conns.linked(client_conn, server_conn)?;

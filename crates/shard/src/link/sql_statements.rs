@@ -8,8 +8,8 @@ use crate::link::{backpressure, checkout};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
-/// Gives a server its client's statements; false if it has them. `prepared` continues.
-pub(crate) fn give(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+/// Prepares the client's statements on its server; false if the server has them. `prepared` continues.
+pub(crate) fn prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let now_us = core.now.mono_us;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let (wanted, protocol) = (client.parameters.prepared(), &mut server.protocol);
@@ -30,10 +30,10 @@ pub(crate) fn give(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     is_sent
 }
 
-/// All of it is answered.
-pub(crate) fn given(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+/// PostgreSQL has answered all of them.
+pub(crate) fn prepare_ended(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     if let Some(server) = core.server(server_conn) {
-        server.protocol.prepared_given();
+        server.protocol.preparing_ended();
     }
     checkout::prepared(core, server_conn, client_conn);
 }

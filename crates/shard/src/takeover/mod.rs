@@ -166,6 +166,8 @@ pub(crate) mod field {
     /// Of a client or a server: number, name and text of a statement that SQL has prepared; no text where it cannot follow its client. An older
     /// process forgets it.
     pub(crate) const SQL_STATEMENT: u16 = 43;
+    /// Of a server: its session has settings that it is not asked for by name. An older process does not say.
+    pub(crate) const UNLISTED_SETTINGS: u16 = 44;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.

@@ -278,6 +278,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     out.number(field::NON_ASCII, 1);
     out.number(field::SESSION_UNKNOWN, server.protocol.keeps_client().into());
     out.number(field::UNKNOWN_SETTINGS, server.protocol.has_unknown_settings().into());
+    out.number(field::UNLISTED_SETTINGS, server.protocol.has_unlisted_settings().into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {
         out.number(field::UNNAMED, client);

@@ -291,6 +291,9 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if fields.number(field::UNKNOWN_SETTINGS).unwrap_or_default() != 0 {
         protocol.import_unknown_settings();
     }
+    if fields.number(field::UNLISTED_SETTINGS).unwrap_or_default() != 0 {
+        protocol.import_unlisted_settings();
+    }
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
     let is_session = local_pool.pool.limits.mode == PoolMode::Session;
     let mode_differs =
