@@ -203,7 +203,7 @@ def test_a_new_process_takes_them_over(virtual, pg):  # noqa: F811
 def test_a_cached_plan_of_another_client_changes_no_result(virtual, pg):  # noqa: F811
     """One client has prepared a text before DDL, another the same text after it, and they share the servers."""
     pooler = virtual(default_pool_size=2, min_pool_size=2)
-    pg.query("create table shared (a int); grant select on shared to public", "app")
+    pg.query("drop table if exists shared; create table shared (a int); grant select on shared to public", "app")
     older, newer = wire.Raw(pooler.port).login(), wire.Raw(pooler.port).login()
     older.simple("prepare p as select * from shared")
     for _ in range(3):

@@ -49,8 +49,8 @@ def test_unix_socket_to_the_server(weir, pg):
     pooler = weir(databases={"app": f"host={pg.directory}"})
     client = pooler.connect()
     assert client.execute("select inet_server_addr() is null").fetchone() == (True,)
-    (server,) = pooler.console("SHOW SERVERS")
-    assert server["addr"] == "unix"
+    # On a busy machine a second one is opened while the first is asked which relations change a session.
+    assert {server["addr"] for server in pooler.console("SHOW SERVERS")} == {"unix"}
 
 
 WAY = "select coalesce(host(inet_server_addr()), 'socket')"
