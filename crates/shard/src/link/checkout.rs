@@ -124,7 +124,7 @@ pub(crate) fn link_at_login(core: &mut Core, client_conn: ConnId, server_conn: C
 }
 
 /// The server has its client's settings now.
-pub(crate) fn settings_given(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+pub(crate) fn settings_applied(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     parameters::note_unreported(core, client_conn, server_conn);
     if !sql_statements::prepare(core, client_conn, server_conn) {
         prepared(core, server_conn, client_conn);

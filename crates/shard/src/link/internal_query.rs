@@ -102,7 +102,7 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let failed = server.internal_error.take();
     server.unasked_bytes = 0;
     match (internal_query, failed) {
-        (InternalQuery::Apply(client), None) => checkout::settings_given(core, conn, client),
+        (InternalQuery::Apply(client), None) => checkout::settings_applied(core, conn, client),
         (InternalQuery::Statements(client), _) => sql_statements::prepare_ended(core, conn, client),
         (InternalQuery::Restore(client), None) => checkout::prepared(core, conn, client),
         (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
