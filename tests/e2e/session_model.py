@@ -71,7 +71,7 @@ class Player:
     def connect(self, startup):
         self.socket = socket.create_connection(self.address, timeout=SILENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer, self.parameters, self.notifications, self.pid, self.status = b"", {}, [], 0, b"I"
+        self.buffer, self.parameters, self.notifications, self.inside, self.pid, self.status = b"", {}, [], [], 0, b"I"
         self.readies = 1
         self.socket.sendall(wire.startup(**{"user": self.user, "database": self.database, "client_encoding": "UTF8", **dict(startup)}))
         while self.readies and self.socket:
@@ -126,10 +126,16 @@ class Player:
         elif kind == "A":
             (pid,) = struct.unpack_from("!i", body)
             own = (pid == self.pid,) if "pid" in self.holes else ()
-            self.notifications.append((*own, body[4:], *[b"in a transaction"] * (self.status != b"I")))
+            if self.status != b"I":
+                self.inside.append(len(self.notifications))
+            self.notifications.append((*own, body[4:]))
         elif kind == "K":
             (self.pid,) = struct.unpack_from("!i", body)
         elif kind == "Z":
+            # Right in front of the ReadyForQuery that ends a transaction is PostgreSQL's place.
+            if body != b"I":
+                self.note_inside()
+            self.inside = []
             self.readies, self.status = self.readies - 1, body
             known = {name: value for name, value in self.parameters.items() if not PARAMETERS_LEFT_OUT.fullmatch(name)}
             self.answers.append(("Z", body, tuple(sorted(known.items()))))
@@ -137,6 +143,12 @@ class Player:
             for same in ALLOWED.values():
                 kind, body = same(kind, body)
             self.answers.append((kind, body))
+            self.note_inside()
+
+    def note_inside(self):
+        for place in self.inside:
+            self.notifications[place] = (*self.notifications[place], b"in a transaction")
+        self.inside = []
 
     def silence(self):
         self.answers.append(("silence",))

@@ -159,8 +159,10 @@ def test_what_keeps_a_client_on_its_server_is_shown(virtual):
     for statement, *reasons in [
         ("create temp table t (a int)", "temporary"),
         ("drop table t",),
+        ("set client_encoding = 'LATIN1'",),
         ("listen a", "listen"),
         ("unlisten a",),
+        ("reset client_encoding",),
         ("prepare p as select 'now'::timestamptz", "prepared"),
         ("deallocate p",),
         ("select pg_advisory_lock(7)", "advisory_lock"),

@@ -251,6 +251,8 @@ pub struct ShardRow {
     pub busy_percent: u64,
     /// Transactions so far.
     pub transactions: u64,
+    /// Connections lost on which clients listened, so far.
+    pub listener_losses: u64,
 }
 
 /// A socket as SHOW FDS has it.

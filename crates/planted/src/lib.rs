@@ -29,6 +29,7 @@ pub const BUGS: &[&str] = &[
     "loop_write_error_ignored",
     "loop_wrong_slot",
     "names_left_behind",
+    "notification_on_both",
     "own_server_lent",
     "parameters_of_another",
     "parse_cached_early",
@@ -52,6 +53,7 @@ pub const BUGS: &[&str] = &[
     "spoilt_plan_told",
     "stray_reply_after_cancel",
     "suspended_for_ever",
+    "unlistened_hears",
     "waiter_lost",
     "waits_when_gone",
 ];

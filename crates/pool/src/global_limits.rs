@@ -153,6 +153,8 @@ pub struct ConnectionCounts {
     pub servers: PermitCounter,
     /// Client connections.
     pub clients: PermitCounter,
+    /// Server connections that listen for all clients of a pool, or are sought for that.
+    pub(crate) listeners: PermitCounter,
     /// A database that was made from `*` and logged.
     registered: AtomicBool,
 }

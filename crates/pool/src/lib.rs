@@ -40,6 +40,7 @@
 
 mod dedicated;
 pub mod global_limits;
+mod listeners;
 mod logins;
 mod pins;
 pub mod pool;
@@ -48,6 +49,7 @@ pub mod queue;
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
+pub use listeners::ListenerUnit;
 pub use logins::OpenFor;
 pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};

@@ -92,6 +92,8 @@ pub struct Pool {
     open: u32,
     /// Permits of servers that the process being taken over still holds and will send or close.
     external: u32,
+    /// Connections that listen for all clients of the pool.
+    listeners: u32,
     pub(crate) logins: Logins,
 }
 
@@ -115,6 +117,7 @@ impl Pool {
             checking: Vec::new(),
             open: 0,
             external: 0,
+            listeners: 0,
             logins: Logins::default(),
         }
     }
@@ -287,6 +290,27 @@ impl Pool {
         self.release_permit();
     }
 
+    /// A server becomes the connection that listens for all clients of the pool. It counts in the limits of its database and user
+    /// from here on, and not in `pool_size`: [`Pool::listener_closed`] gives back the rest.
+    pub fn begin_listening(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        self.shared.servers.release();
+        self.listeners += 1;
+    }
+
+    /// Its socket is closed.
+    pub fn listener_closed(&mut self) {
+        self.listeners = self.listeners.saturating_sub(1);
+        self.database.servers.release();
+        self.user.servers.release();
+    }
+
+    /// Connections that listen for all clients of the pool, those that are closing included.
+    #[must_use]
+    pub fn listeners(&self) -> u32 {
+        self.listeners
+    }
+
     fn release_permit(&self) {
         self.shared.servers.release();
         self.database.servers.release();
@@ -423,6 +447,20 @@ pub(crate) mod tests {
         assert!(pool.is_oversized(0));
         assert!(!pool.is_oversized(1), "it will not be");
         assert_eq!(pool.take_permit(OpenFor::Any, 9_000_000), Permit::PoolFull);
+    }
+
+    #[test]
+    fn a_listener_counts_beside_the_pool() {
+        let database = Arc::<ConnectionCounts>::default();
+        let only = Limits { max_db_connections: 2, ..limits(1) };
+        let mut pool = Pool::new(only, Arc::default(), Arc::clone(&database), Arc::default());
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+        pool.begin_listening();
+        assert_eq!((pool.open(), pool.listeners(), database.servers.taken()), (0, 1, 1));
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
+        assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
+        pool.listener_closed();
+        assert_eq!((pool.open(), pool.listeners(), database.servers.taken()), (1, 0, 1));
     }
 
     /// I17 of ARCHITECTURE.md.

@@ -315,6 +315,12 @@ impl Parameters {
         format!("RESET ROLE;RESET ALL;{sets}")
     }
 
+    /// Text means the same under both.
+    #[must_use]
+    pub fn has_encoding_of(&self, other: &Parameters) -> bool {
+        self.value(CLIENT_ENCODING) == other.value(CLIENT_ENCODING)
+    }
+
     /// These values where the client has set them, otherwise those that its startup packet gave: of what no server reports.
     pub fn return_to_startup(&mut self, startup: &Parameters, default_params: &Parameters) {
         for position in 0..self.values.tracked.len() {

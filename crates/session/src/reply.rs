@@ -17,8 +17,8 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use crate::{
-    Boundary, ClientStatements, Output, Parameters, PendingReply, Reader, ServerFault, ServerProtocol,
-    StatementRegistry, Tracked,
+    Boundary, ClientStatements, Listening, Output, Parameters, PendingReply, Reader, ServerFault,
+    ServerProtocol, StatementRegistry, Tracked,
 };
 
 /// A ParameterStatus (or a partial frame) is kept up to this size; no PostgreSQL sends larger ones.
@@ -76,6 +76,8 @@ pub struct ReplyContext<'a> {
     pub startup: Option<&'a Parameters>,
     /// The values of a server on which nothing was set.
     pub default_params: Option<&'a Parameters>,
+    /// What the linked client listens on by way of another connection, if it does.
+    pub listening: Option<&'a mut Listening>,
     /// A client is linked. Without one nothing is passed on, and a frame is swallowed whole or kept until it is whole.
     pub has_client: bool,
     /// The client does not keep its server between transactions (transaction and statement pooling): a FATAL that comes
@@ -281,7 +283,7 @@ impl Step<'_, '_> {
             tag::ERROR => self.error(header, rest),
             tag::PARAMETER_STATUS => self.with_body(header, rest, Self::parameter_status),
             tag::COPY_IN | tag::COPY_BOTH => self.copy_in(header),
-            tag::NOTICE | tag::NOTIFICATION => self.for_client_only(),
+            tag::NOTICE | tag::NOTIFICATION => self.for_client_only(header, rest),
             tag::PARAMETER_DESCRIPTION => self.parameters_described(header, rest),
             tag::COPY_OUT | tag::COPY_DONE | tag::FUNCTION_RESULT => self.data(),
             other => ReplyAction::Fault(ServerFault::UnexpectedTag(other)),
@@ -386,6 +388,7 @@ mod tests {
                     errors_seen: &mut Vec::new(),
                     startup: None,
                     default_params: None,
+                    listening: None,
                     has_client: true,
                     releases_between_transactions: true,
                     refuses_blocks: false,

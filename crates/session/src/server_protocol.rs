@@ -73,6 +73,7 @@ use crate::{Catalog, InternalResult, Output, Parameters, PendingReply, ReplyQueu
 ///     errors_seen: &mut Vec::new(),
 ///     startup: None,
 ///     default_params: None,
+///     listening: None,
 ///     has_client: false,
 ///     releases_between_transactions: true,
 ///     refuses_blocks: false,

@@ -85,6 +85,12 @@ impl Pins {
         self.0 & Pins::bit(pin) != 0
     }
 
+    /// This one is the only one.
+    #[must_use]
+    pub fn is_only(self, pin: Pin) -> bool {
+        self == Pins::of(pin)
+    }
+
     /// The first of them, in the order in which they are shown.
     #[must_use]
     pub fn first(self) -> Option<Pin> {
@@ -99,7 +105,13 @@ impl Pins {
     /// Those that may last: they count in `max_pinned`. The unnamed statement ends with its client's next message.
     #[must_use]
     pub fn lasting(self) -> Pins {
-        Pins(self.0 & !Pins::bit(Pin::UnnamedStatement))
+        self.without(Pin::UnnamedStatement)
+    }
+
+    /// All but this one.
+    #[must_use]
+    pub fn without(self, pin: Pin) -> Pins {
+        Pins(self.0 & !Pins::bit(pin))
     }
 
     /// Adds or removes one.
@@ -167,7 +179,8 @@ impl Kinds {
             Kinds::CHANNELS,
             "l",
             Pin::Channels,
-            "SELECT 'l','','' WHERE EXISTS (SELECT FROM pg_catalog.pg_listening_channels())",
+            "SELECT 'l','',pg_catalog.encode(pg_catalog.convert_to(c,'UTF8'),'hex') \
+             FROM (SELECT c FROM pg_catalog.pg_listening_channels() c LIMIT 65) l",
         ),
     ];
 
@@ -201,10 +214,51 @@ pub struct SessionState {
     pub settings: SessionSettings,
     /// What was found and cannot move.
     pub pins: Pins,
+    /// The channels that it listens on.
+    pub channels: Channels,
     /// Settings whose values are not kept, because they are too long or too many.
     pub(crate) left_out: Vec<String>,
     /// Statements that SQL has prepared, or the protocol under a name of the client's.
     pub(crate) prepared: Vec<Found>,
+}
+
+/// The most channels of a client that a shared connection listens on for it. The query asks for one more.
+const MAX_CHANNELS: usize = 64;
+
+/// The channels that a session listens on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channels {
+    names: Vec<String>,
+    /// Another connection cannot listen in its place: there are too many, or one whose name depends on the encoding.
+    stay: bool,
+}
+
+impl Channels {
+    /// These names, which another connection listens on already.
+    #[must_use]
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Channels {
+        Channels { names: names.into_iter().map(str::to_owned).collect(), stay: false }
+    }
+
+    /// Their names, if another connection can listen in its place.
+    #[must_use]
+    pub fn movable(&self) -> Option<&[String]> {
+        (!self.stay).then_some(&self.names)
+    }
+
+    /// Their names, as far as they were asked for.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn add(&mut self, name: Option<Vec<u8>>) {
+        let is_plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+        match name.and_then(|name| String::from_utf8(name).ok()).filter(is_plain) {
+            Some(name) if self.names.len() < MAX_CHANNELS => self.names.push(name),
+            _ => self.stay = true,
+        }
+    }
 }
 
 /// The setting of SET ROLE, and its value where there is none.
@@ -288,7 +342,7 @@ fn listed(names: &[&str]) -> String {
 /// Reads the answer to [`query`]. None if it is none.
 pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
     let (mut pins, mut settings, mut prepared, mut bytes) = (Pins::default(), Vec::new(), Vec::new(), 0);
-    let mut left_out = Vec::new();
+    let (mut channels, mut left_out) = (Channels::default(), Vec::new());
     for row in rows {
         let [Some(kind), Some(name), Some(value)] = <[_; 3]>::try_from(row).ok()? else { return None };
         if kind == b"p" {
@@ -298,6 +352,9 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
         }
         if let Some((_, _, found, _)) = Kinds::ROWS.iter().find(|row| row.1.as_bytes() == kind) {
             pins.set(*found, true);
+            if *found == Pin::Channels {
+                channels.add(crate::reported::from_hex(&value));
+            }
             continue;
         }
         match (String::from_utf8(name).ok().filter(|name| can_be_set(name)), text_of(&value)) {
@@ -312,7 +369,7 @@ pub(crate) fn read(rows: Vec<Row>) -> Option<SessionState> {
             }
         }
     }
-    Some(SessionState { settings: SessionSettings::new(settings), pins, left_out, prepared })
+    Some(SessionState { settings: SessionSettings::new(settings), pins, channels, left_out, prepared })
 }
 
 /// The text that these digits stand for, unless it is too long to be kept for a client.
@@ -491,6 +548,17 @@ mod tests {
         assert!(sql.contains("['work_mem']") && !sql.contains("pg_settings") && !sql.contains("pg_locks"));
         let sql = query(Kinds::LOCKS.and(Kinds::CURSORS), &named);
         assert!(sql.contains("pg_locks") && sql.contains("pg_cursors") && !sql.contains("work_mem"), "{sql}");
+    }
+
+    #[test]
+    fn channels_that_another_connection_can_listen_on_are_named() {
+        let state = read(vec![row("l", "", "news"), row("l", "", "My \"x\"")]).expect("an answer");
+        assert_eq!(state.pins, Pins::of(Pin::Channels));
+        assert_eq!(state.channels.movable(), Some(&["news".to_owned(), "My \"x\"".to_owned()][..]));
+        assert_eq!(read(vec![row("l", "", "\u{e4}")]).expect("an answer").channels.movable(), None);
+        let many: Vec<Row> = (0..=MAX_CHANNELS).map(|number| row("l", "", &number.to_string())).collect();
+        assert!(read(many[1..].to_vec()).expect("an answer").channels.movable().is_some());
+        assert_eq!(read(many).expect("an answer").channels.movable(), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use settings::PoolMode;
 
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::link::pins;
 use crate::local_pools::table::PoolId;
 use crate::state::ShardState;
 use crate::{ConnId, client, server};
@@ -105,7 +106,8 @@ fn audit_conn(core: &Core, own: ConnId, conn: &Conn, audit: &mut Audit) {
 /// Whether a client counts in `max_pinned` as its session holds what cannot move.
 fn audit_pin(core: &Core, own: ConnId, client: &client::Client, audit: &mut Audit) {
     let server = client.server().and_then(|server| core.conns.find_server(server));
-    let pins = server.map(|server| server.protocol.session_pins().lasting()).unwrap_or_default();
+    let local_pool = core.local_pools.of(client.pool);
+    let pins = server.map(|server| pins::lasting(local_pool, client, server)).unwrap_or_default();
     let since_us = client.pin.as_ref().and_then(|pin| pin.since_us());
     let is_linked = server.is_some_and(|server| matches!(server.phase, server::Phase::Linked(_)));
     let is_known = server.is_some_and(|server| server.protocol.session_is_known());
@@ -206,7 +208,7 @@ impl Counted {
                 self.waiting += usize::from(waits(client));
             }
             Conn::Server(server) if server.pool == index => {
-                self.open += 1;
+                self.open += u32::from(!server.listens);
                 self.idle += usize::from(is_idle(server));
             }
             Conn::Cancel(cancel_conn) if cancel_conn.local_pool == index => {

@@ -33,6 +33,8 @@ pub(crate) struct Statistics {
     pub(crate) errors: ErrorCounts,
     /// Statistics of queries, while they are kept.
     pub(crate) tracking: Option<Box<QueryTracking>>,
+    /// Connections lost on which clients listened.
+    pub(crate) listener_losses: u64,
 }
 
 /// TLS on both sides.
@@ -83,6 +85,7 @@ impl Core {
             statistics: Statistics {
                 errors: ErrorCounts::default(),
                 tracking: config.global.track_queries.then(Box::default),
+                listener_losses: 0,
             },
             // At the start of a process the caller has checked these settings and reported any error.
             tls: Tls {

@@ -62,7 +62,7 @@ use state::ShardState;
 use tls_layer::TlsLayer;
 
 use crate::cancel::peers;
-use crate::link::{backpressure, internal_query, pins, relay, server_end};
+use crate::link::{backpressure, internal_query, listener, pins, relay, server_end};
 use crate::transfer::{export, import};
 
 /// One pool on a shard.
@@ -319,6 +319,7 @@ impl ShardState {
             server::Phase::InternalQuery(_) | server::Phase::Idle | server::Phase::AwaitingCancel => {
                 internal_query::unlinked_server_received(&mut self.core, conn, bytes);
             }
+            server::Phase::Listening => listener::received(&mut self.core, conn, bytes),
             server::Phase::AskedTls => servers::server_answers_tls(&mut self.core, conn, bytes),
             server::Phase::Connecting
             | server::Phase::Handshake
@@ -356,8 +357,10 @@ impl ShardState {
     fn closed(&mut self, conn: ConnId) {
         match self.core.conns.remove(conn) {
             Some(Conn::Server(server)) => {
-                server_end::server_closed(&mut self.core, server.pool);
-                self.core.report_server(server.pool, false);
+                server_end::server_closed(&mut self.core, server.pool, server.listens);
+                if !server.listens {
+                    self.core.report_server(server.pool, false);
+                }
             }
             Some(Conn::Cancel(cancel_conn)) => cancel::cancel_conn_closed(&mut self.core, &cancel_conn),
             Some(Conn::PeerCancel(peer_cancel_conn)) => {

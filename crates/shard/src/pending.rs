@@ -7,6 +7,7 @@ use messages::{Report, RequestId, ShutdownMode};
 use crate::administration::PendingKind;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::{ConnId, client, server};
 
@@ -20,20 +21,18 @@ pub(crate) fn paused_progress(core: &mut Core) {
         let over = match &waiting.what {
             PendingKind::Paused(database) => {
                 pools_of(core, database.as_deref()).into_iter().all(|local_pool| {
-                    core.local_pools
-                        .get(local_pool)
-                        .is_none_or(|local_pool| local_pool.pool.open() + local_pool.pool.external() == 0)
+                    core.local_pools.get(local_pool).is_none_or(|local_pool| {
+                        has_no_servers(local_pool) && local_pool.pool.external() == 0
+                    })
                 })
             }
-            PendingKind::Killed(database) => {
-                pools_of(core, database.as_deref()).into_iter().all(|local_pool| {
-                    core.local_pools.get(local_pool).is_none_or(|local_pool| local_pool.pool.open() == 0)
-                })
-            }
+            PendingKind::Killed(database) => pools_of(core, database.as_deref())
+                .into_iter()
+                .all(|local_pool| core.local_pools.get(local_pool).is_none_or(has_no_servers)),
             PendingKind::Suspended => is_still(core),
             PendingKind::ObsoleteClosed(database) => has_no_obsolete(core, database.as_deref()),
             PendingKind::Shutdown(ShutdownMode::WaitForServers) => {
-                core.local_pools.values().all(|local_pool| local_pool.pool.open() == 0)
+                core.local_pools.values().all(has_no_servers)
             }
             PendingKind::Shutdown(ShutdownMode::WaitForClients) => !has_ordinary_clients(core),
         };
@@ -43,6 +42,11 @@ pub(crate) fn paused_progress(core: &mut Core) {
             core.administration.answer_when(waiting.request, waiting.what);
         }
     }
+}
+
+/// Neither one that serves clients nor one that listens for them.
+fn has_no_servers(local_pool: &LocalPool) -> bool {
+    local_pool.pool.open() + local_pool.pool.listeners() == 0
 }
 
 pub(crate) fn done(core: &mut Core, request: RequestId, count: u64) {

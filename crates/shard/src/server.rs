@@ -30,6 +30,8 @@ pub(crate) enum Phase {
     Linked(ConnId),
     /// It runs a query of Weir's own.
     InternalQuery(InternalQuery),
+    /// It listens for all clients of its pool.
+    Listening,
     /// On the pool's idle list.
     Idle,
     /// Unlinked, and not to be checked out yet: a cancel request may still be on its way to it, or half a notice has come.
@@ -56,6 +58,10 @@ pub(crate) enum InternalQuery {
     /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
     /// often that has failed.
     SessionState { client: Option<ConnId>, failed: u8 },
+    /// The channels of this client, which keeps it, are handed over to the connection that all share.
+    HandOver(ConnId),
+    /// UNLISTEN, behind a client with channels.
+    Unlisten,
     /// It is asked which tables and views may change a session, for its pool.
     Relations,
     /// DISCARD ALL, before this internal client's query.
@@ -90,6 +96,8 @@ pub(crate) struct Server {
     pub(crate) pool: PoolId,
     pub(crate) phase: Phase,
     pub(crate) protocol: ServerProtocol,
+    /// It listens, or has listened, for all clients of its pool, and does not count as a server of it.
+    pub(crate) listens: bool,
     /// It is for one client alone.
     pub(crate) dedicated: Option<Dedicated>,
     /// What it reported at login, where its clients are told that at theirs (`assign_server_at_login`).
@@ -139,6 +147,7 @@ impl Server {
                 InternalQuery::Apply(client)
                 | InternalQuery::Statements(client)
                 | InternalQuery::Restore(client)
+                | InternalQuery::HandOver(client)
                 | InternalQuery::SessionState { client: Some(client), .. },
             ) => Some(client),
             _ => None,
@@ -178,7 +187,7 @@ impl Server {
 
     /// It serves any client of the pool, and is logged in.
     pub(crate) fn is_pooled(&self) -> bool {
-        self.dedicated.is_none() && self.is_live()
+        self.dedicated.is_none() && !self.listens && self.is_live()
     }
 
     /// The mode of its pool; a dedicated server is in session mode.
@@ -203,7 +212,14 @@ impl Server {
 
     /// It is logged in, and not being closed.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Linked(_) | Phase::InternalQuery(_) | Phase::Idle | Phase::AwaitingCancel)
+        matches!(
+            self.phase,
+            Phase::Linked(_)
+                | Phase::InternalQuery(_)
+                | Phase::Listening
+                | Phase::Idle
+                | Phase::AwaitingCancel
+        )
     }
 
     /// Its name or address as configured; None for a unix socket, which has no TLS.
@@ -229,11 +245,13 @@ impl Server {
                 | InternalQuery::Statements(_)
                 | InternalQuery::Restore(_)
                 | InternalQuery::SessionState { .. }
+                | InternalQuery::HandOver(_)
                 | InternalQuery::Freshen(_)
                 | InternalQuery::ConnectQuery(_)
                 | InternalQuery::Ask(_),
             ) => "active",
             Phase::InternalQuery(_) => "tested",
+            Phase::Listening => "listening",
             Phase::Idle if is_used => "used",
             Phase::Idle => "idle",
             Phase::AwaitingCancel => "being_canceled",

@@ -39,11 +39,11 @@ fn answer(world: &mut World, server: ConnId, tag: &str, reports: &[(&str, &str)]
     world.receive(server, &bytes);
 }
 
-/// The answer to the question for session state: these kinds are there.
+/// The answer to the question for session state: these kinds are there. A channel has a name that no other connection can listen on.
 fn holds(kinds: &[&str]) -> Vec<u8> {
     message(|out| {
         for kind in kinds {
-            encode::data_row(out, [Some(kind.as_bytes()), Some(b""), Some(b"")]);
+            encode::data_row(out, [Some(kind.as_bytes()), Some(b""), Some(b"c3a4")]);
         }
         encode::command_complete(out, "SELECT 0");
         encode::ready(out, Status::Idle);
@@ -205,7 +205,8 @@ fn discard_all_gives_back_nothing_before_the_server_has_said_what_is_gone() {
     world.query(client, "select change('app.tenant', 'a')");
     answer(&mut world, server, "SELECT 1", &[]);
     let found = message(|out| {
-        for row in [[b"s" as &[u8], b"app.tenant", b"61"], [b"s", b"lock_timeout", b"3973"], [b"l", b"", b""]]
+        for row in
+            [[b"s" as &[u8], b"app.tenant", b"61"], [b"s", b"lock_timeout", b"3973"], [b"l", b"", b"c3a4"]]
         {
             encode::data_row(out, row.map(Some));
         }

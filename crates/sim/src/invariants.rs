@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::model::cluster::Sent;
 use crate::model::ledger::Ledger;
 use crate::sql::Tag;
 
@@ -44,6 +45,10 @@ pub(crate) struct InvariantChecker {
     owed: BTreeMap<u32, u64>,
     /// Clients that must have a server of their own.
     replicating: BTreeSet<u32>,
+    /// All notifications, in the order of commits.
+    pub(crate) sent: Vec<Sent>,
+    /// How many times a connection was lost on which clients listened.
+    pub(crate) listener_losses: u64,
 }
 
 impl InvariantChecker {

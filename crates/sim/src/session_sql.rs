@@ -55,6 +55,8 @@ pub(crate) enum SessionStatement {
     Listen(String),
     /// `UNLISTEN name`; without a name: `UNLISTEN *`.
     Unlisten(Option<String>),
+    /// `NOTIFY name, 'payload'`.
+    Notify(String, String),
     /// The names of all channels.
     Channels,
     /// The names of all statements that SQL has prepared.
@@ -105,6 +107,7 @@ impl fmt::Display for SessionStatement {
             Listen(name) => write!(out, "LISTEN {name}"),
             Unlisten(Some(name)) => write!(out, "UNLISTEN {name}"),
             Unlisten(None) => out.write_str("UNLISTEN *"),
+            Notify(name, payload) => write!(out, "NOTIFY {name}, '{payload}'"),
             Channels => write!(out, "SELECT {CHANNELS}"),
             Prepared => write!(out, "SELECT {PREPARED}"),
             DiscardTemporary => out.write_str("DISCARD TEMP"),
@@ -134,6 +137,7 @@ impl SessionStatement {
                 | Close(_)
                 | Listen(_)
                 | Unlisten(_)
+                | Notify(..)
                 | DiscardTemporary
                 | DiscardOther(_)
         )
@@ -159,8 +163,12 @@ impl SessionStatement {
             "DROP" => DropTemporary(rest.strip_prefix("TABLE pg_temp.")?.to_owned()),
             "DECLARE" => Declare(between(rest, "", " CURSOR WITH HOLD FOR SELECT 1")?.to_owned()),
             "CLOSE" => Close(name()),
-            "LISTEN" => Listen(name()),
-            "UNLISTEN" => Unlisten((rest != "*").then(name)),
+            "LISTEN" => Listen(unquoted(rest)),
+            "UNLISTEN" => Unlisten((rest != "*").then(|| unquoted(rest))),
+            "NOTIFY" => {
+                let (name, payload) = rest.split_once(',')?;
+                Notify(unquoted(name), between(payload.trim(), "'", "'")?.to_owned())
+            }
             "DISCARD" if rest == "TEMP" => DiscardTemporary,
             "DISCARD" => DiscardOther(name()),
             "WITH" if rest.starts_with(RELATIONS.strip_prefix("WITH ")?) => Relations,
@@ -232,6 +240,11 @@ fn parse_question(text: String) -> Option<Question> {
     Some(question)
 }
 
+/// The name that stands in quotes or without.
+fn unquoted(name: &str) -> String {
+    name.trim_matches('"').to_owned()
+}
+
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     text.strip_prefix(start)?.strip_suffix(end)
 }
@@ -264,6 +277,7 @@ mod tests {
             Listen(name()),
             Unlisten(Some(name())),
             Unlisten(None),
+            Notify(name(), "c1.2".to_owned()),
             Channels,
             Prepared,
             DiscardTemporary,

@@ -18,7 +18,7 @@ const fn row(number: &'static str, text: &'static str, checked_by: &'static str)
 }
 
 /// All of them.
-pub const INVARIANTS: [Invariant; 20] = [
+pub const INVARIANTS: [Invariant; 21] = [
     row(
         "I1",
         "Every byte that a client gets answers its own oldest unanswered request, in order.",
@@ -118,6 +118,11 @@ pub const INVARIANTS: [Invariant; 20] = [
         "I20",
         "A gentle shutdown cuts no transaction, and holds nothing when it is over.",
         "simulator: SHUTDOWN of each kind; the end-to-end tests for its words",
+    ),
+    row(
+        "I21",
+        "A client gets each notification of its channels once, in the order of commits, between its transactions, its own ones before ReadyForQuery, and none of other channels; what it misses while no connection listens is logged.",
+        "simulator: model clients compare with what was committed",
     ),
 ];
 

@@ -30,6 +30,7 @@ states! {
     OUT_OF_MEMORY                  "53200" "out_of_memory";
     TOO_MANY_CONNECTIONS           "53300" "too_many_connections";
     CONFIGURATION_LIMIT            "53400" "configuration_limit_exceeded";
+    UNTRANSLATABLE                 "22P05" "untranslatable_character";
     PROGRAM_LIMIT                  "54000" "program_limit_exceeded";
     OBJECT_NOT_IN_PREREQUISITE_STATE "55000" "object_not_in_prerequisite_state: it is closed to this for now.";
     QUERY_CANCELED                 "57014" "query_canceled";

@@ -193,6 +193,7 @@ columns! {
         Pools: int "pools",
         BusyPercent: int "busy_percent",
         Transactions: int "transactions",
+        ListenerLosses: int "listener_losses",
     }
 }
 

@@ -64,6 +64,7 @@ fn shards() -> Listing {
         pools: 2,
         busy_percent: 70,
         transactions: 60,
+        listener_losses: 3,
         ..ShardRow::default()
     }])
 }

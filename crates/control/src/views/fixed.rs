@@ -90,6 +90,7 @@ pub(super) fn shards(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
             shard.pools.into(),
             shard.busy_percent.into(),
             shard.transactions.into(),
+            shard.listener_losses.into(),
         ]
     };
     context.aggregate.shards.values().map(row).collect()

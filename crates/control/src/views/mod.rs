@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|yes", "paused|no", "suspended|no"]);
         harness.signal(crate::Signal::Usr1);
         assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|no", "paused|yes", "suspended|no"]);
-        assert_eq!(shown(&harness.show("SHOW SHARDS", &of_shards)), ["0|6|1|1|2|70|60"]);
+        assert_eq!(shown(&harness.show("SHOW SHARDS", &of_shards)), ["0|6|1|1|2|70|60|3"]);
         let lists = shown(&harness.show("SHOW LISTS", &of_shards));
         for row in
             ["databases|3", "users|4", "pools|2", "used_clients|7", "login_clients|1", "used_servers|1"]

@@ -62,6 +62,12 @@ const SHARDS: &[(ShardColumn, MetricKind, &str, &str)] = &[
     (ShardColumn::Servers, MetricKind::Gauge, "servers", "Server connections of a thread."),
     (ShardColumn::Pools, MetricKind::Gauge, "pools", "Pools that a thread has a part of."),
     (ShardColumn::Transactions, MetricKind::Counter, "transactions", "Transactions that a thread passed on."),
+    (
+        ShardColumn::ListenerLosses,
+        MetricKind::Counter,
+        "listener_losses",
+        "Times a connection was lost on which clients listened (LISTEN).",
+    ),
 ];
 
 /// What most of them count.

@@ -4,11 +4,12 @@
 //! transaction. What these change is noted in [`ServerProtocol`](crate::ServerProtocol).
 
 use wire::backend::{self, Status};
+use wire::encode;
 use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{ReplyAction, Step};
-use crate::{PendingReply, ServerFault};
+use crate::{Kinds, PendingReply, ServerFault, listening};
 
 /// A CommandComplete longer than this is none of those that are looked for.
 const TAG_BYTES: u32 = 64;
@@ -128,6 +129,37 @@ impl Step<'_, '_> {
         if self.server.effects.resets.is_noted() {
             return self.ready_behind_reset(status);
         }
+        if self.context.listening.is_some() && status == Status::Idle {
+            return self.ready_behind_notifications(status);
+        }
         ReplyAction::Pass
+    }
+
+    /// What was notified during the transaction comes in front of its ReadyForQuery, the client's own ones in any case. Where its channels
+    /// have changed, the others come once these are known.
+    #[cold]
+    fn ready_behind_notifications(&mut self, status: Status) -> ReplyAction {
+        let is_followed = self.server.session.is_followed();
+        let is_settled = !self.server.session.unknown().any(Kinds::CHANNELS);
+        let kept = self.server.internal.notifications();
+        let is_last = self.server.replies.nothing_owed().is_some() && self.server.boundary().is_some();
+        let Some(listening) = self.context.listening.as_deref_mut() else { return ReplyAction::Pass };
+        listening.meet_own();
+        let has_kept_own = listening::notifications(kept).any(|one| listening.is_own(one.frame));
+        let is_due = !is_followed || is_last && is_settled && kept.is_empty();
+        let mut frames = Vec::new();
+        if is_last && (has_kept_own || listening.awaits_own() || listening.has_own() && !is_due) {
+            listening.withhold_ready();
+        } else if !is_due {
+            return ReplyAction::Pass;
+        } else {
+            frames = listening.take_queued();
+            if frames.is_empty() {
+                return ReplyAction::Pass;
+            }
+            encode::ready(&mut frames, status);
+        }
+        self.server.internal.replace(frames);
+        ReplyAction::Replaced
     }
 }

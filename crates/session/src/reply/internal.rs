@@ -7,20 +7,54 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{HELD_BYTES, ReplyAction, Step};
-use crate::{PendingReply, ServerFault, internal_result};
+use crate::{PendingReply, ServerFault, internal_result, listening};
+
+/// So much is kept of what only the client's server delivers while its channels are not known.
+const KEPT_BYTES: usize = 1024 * 1024;
 
 impl Step<'_, '_> {
     /// Notices and notifications come at any time; those of Weir's own queries are swallowed.
-    pub(super) fn for_client_only(&mut self) -> ReplyAction {
+    pub(super) fn for_client_only(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
         if !self.is_private() {
-            return if self.is_own_notice() { self.swallow_body() } else { ReplyAction::Pass };
+            return if self.is_own_notice() { self.swallow_body() } else { self.unless_shared(header, rest) };
         }
         let action = self.swallow_body();
         let is_asked = self.server.replies.front() == Some(PendingReply::InternalQuery);
-        if matches!(action, ReplyAction::Swallow) && is_asked && self.server.session.is_followed() {
+        let is_kept =
+            is_asked && self.server.session.is_followed() || self.server.internal.collects_notifications();
+        if matches!(action, ReplyAction::Swallow) && is_kept {
             self.keep_notification();
         }
         action
+    }
+
+    /// What the client hears by way of the shared connection it does not hear again from its own server. What only the server delivers is
+    /// kept: it may have to come behind what the shared connection delivers later.
+    fn unless_shared(&mut self, header: Header, rest: &[u8]) -> ReplyAction {
+        let Some(listening) = self.context.listening.as_deref_mut() else { return ReplyAction::Pass };
+        if header.tag != tag::NOTIFICATION {
+            return ReplyAction::Pass;
+        }
+        let Some(frame) = rest.get(..header.frame_bytes as usize) else {
+            return if header.frame_bytes as usize <= HELD_BYTES {
+                ReplyAction::Hold
+            } else {
+                ReplyAction::Pass
+            };
+        };
+        let Some(one) = listening::read(frame) else { return ReplyAction::Pass };
+        let is_shared = listening.is_on(one.channel);
+        if is_shared {
+            listening.note_own(frame);
+        }
+        let kept = self.server.internal.notifications().len();
+        let keeps = self.server.session.is_followed() && kept + frame.len() <= KEPT_BYTES;
+        match is_shared {
+            true if kept == 0 || !keeps => {}
+            false if !keeps => return ReplyAction::Pass,
+            _ => self.server.internal.keep_notification(frame),
+        }
+        ReplyAction::Swallow
     }
 
     /// A session that is asked what it holds may listen: its client gets the notification as soon as that is answered.

@@ -16,6 +16,8 @@ pub(crate) struct InternalReplies {
     replacement: Vec<u8>,
     /// Notifications for the client that keeps the server, which came with the replies to Weir's own query.
     notifications: Vec<u8>,
+    /// They are kept whatever is owed.
+    collects: bool,
 }
 
 impl InternalReplies {
@@ -52,6 +54,19 @@ impl InternalReplies {
     /// A NotificationResponse came while Weir's own query ran.
     pub(crate) fn keep_notification(&mut self, frame: &[u8]) {
         self.notifications.extend_from_slice(frame);
+    }
+
+    pub(crate) fn collect_notifications(&mut self, collects: bool) {
+        self.collects = collects;
+    }
+
+    pub(crate) fn collects_notifications(&self) -> bool {
+        self.collects
+    }
+
+    /// What is kept.
+    pub(crate) fn notifications(&self) -> &[u8] {
+        &self.notifications
     }
 
     pub(crate) fn take_notifications(&mut self) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Boundary, ServerProtocol};
 use crate::changing_relations::ChangingRelations;
 use crate::server_statements::UnnamedStatement;
-use crate::session_state::{self, AskedSettings, Kinds, Pin, Pins, SessionState};
+use crate::session_state::{self, AskedSettings, Channels, Kinds, Pin, Pins, SessionState};
 use crate::{LearnedSettings, Parameters, PendingReply, StatementRegistry, Tracked};
 
 impl ServerProtocol {
@@ -59,6 +59,28 @@ impl ServerProtocol {
     #[must_use]
     pub fn session_is_known(&self) -> bool {
         self.session.unknown() == Kinds::NONE
+    }
+
+    /// The channels that the session listens on, as far as that is known.
+    #[must_use]
+    pub fn channels(&self) -> &Channels {
+        self.session.channels()
+    }
+
+    /// Nothing but the channels that the session listens on keeps its client.
+    #[must_use]
+    pub fn is_kept_by_channels(&self) -> bool {
+        self.session.is_kept_by_channels()
+    }
+
+    /// Weir has the session listen on these channels and no others.
+    pub fn set_channels(&mut self, channels: Channels) {
+        self.session.set_channels(channels);
+    }
+
+    /// Whether notifications are kept for [`ServerProtocol::take_notifications`] while no client is linked.
+    pub fn collect_notifications(&mut self, collects: bool) {
+        self.internal.collect_notifications(collects);
     }
 
     /// Something has run whose effect on the session is not known.
@@ -130,7 +152,7 @@ impl ServerProtocol {
         if kinds.any(Kinds::PREPARED) {
             self.prepared_found(state.prepared, tracked, registry);
         }
-        self.session.answered(kinds, state.pins);
+        self.session.answered(kinds, state.pins, state.channels);
         self.judge_prepared(tracked);
         true
     }
@@ -168,7 +190,7 @@ impl ServerProtocol {
         learned: &LearnedSettings,
     ) -> bool {
         if self.session.unknown() == Kinds::SETTINGS && self.reports_all_set(tracked, default_params) {
-            self.session.answered(Kinds::SETTINGS, Pins::default());
+            self.session.answered(Kinds::SETTINGS, Pins::default(), Channels::default());
             self.judge_prepared(tracked);
             return true;
         }
@@ -178,7 +200,7 @@ impl ServerProtocol {
             .and_then(|transcript| learned.find(transcript, &self.parameters, default_params));
         if let Some(known) = known {
             self.parameters.note_unreported(default_params, known);
-            self.session.answered(Kinds::SETTINGS, Pins::default());
+            self.session.answered(Kinds::SETTINGS, Pins::default(), Channels::default());
         }
         let is_known = known.is_some();
         if is_known {
@@ -267,7 +289,7 @@ mod tests {
         let (mut server, ..) = followed();
         let mut pins = Pins::of(Pin::Channels);
         pins.set(Pin::Settings, true);
-        server.session.answered(Kinds::ALL, pins);
+        server.session.answered(Kinds::ALL, pins, Channels::default());
         server.session.note_settings(b"set work_mem = '1MB'", b"Q");
         assert!(server.names_to_ask().is_none(), "the other one would count as gone");
     }

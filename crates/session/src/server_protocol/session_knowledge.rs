@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::changing_relations::ChangingRelations;
-use crate::session_state::{self, Kinds, MAX_NAMES, Pin, Pins};
+use crate::session_state::{self, Channels, Kinds, MAX_NAMES, Pin, Pins};
 
 /// Commands that change nothing in the session, by the first word of their command tags. COMMIT and ROLLBACK end what began in
 /// their transaction, whose commands have tags of their own.
@@ -74,6 +74,8 @@ pub(crate) struct SessionKnowledge {
     transcript: Transcript,
     /// What the parser reads may have been changed for the transaction that runs, and no server reports it.
     reads_otherwise: bool,
+    /// The channels that it listens on.
+    channels: Channels,
 }
 
 /// Why a client keeps its server because of its session.
@@ -192,6 +194,23 @@ impl SessionKnowledge {
     /// It holds this, whatever else it holds.
     pub(crate) fn holds(&self, pin: Pin) -> bool {
         self.reasons.pins.has(pin)
+    }
+
+    /// The session listens on these from here on, and on no others, because Weir has it do so.
+    pub(crate) fn set_channels(&mut self, channels: Channels) {
+        let listens = channels != Channels::default();
+        self.reasons.pins.set(Pin::Channels, self.is_followed && listens);
+        self.channels = channels;
+    }
+
+    /// The channels that the session listens on, as far as it is known.
+    pub(crate) fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    /// All of it is known, and channels are the only thing that keeps the client.
+    pub(crate) fn is_kept_by_channels(&self) -> bool {
+        self.reasons.unknown == Kinds::NONE && self.reasons.pins.is_only(Pin::Channels)
     }
 
     pub(crate) fn pin(&self) -> Option<Pin> {
@@ -449,11 +468,14 @@ impl SessionKnowledge {
     }
 
     /// PostgreSQL has answered what there is of these kinds.
-    pub(crate) fn answered(&mut self, kinds: Kinds, mut pins: Pins) {
+    pub(crate) fn answered(&mut self, kinds: Kinds, mut pins: Pins, channels: Channels) {
         pins.set(Pin::Settings, pins.has(Pin::Settings) || self.has_unlisted());
         // It may not be followed any more, since it was asked for.
         if self.is_followed {
             self.reasons.pins.replace(kinds, pins);
+        }
+        if kinds.any(Kinds::CHANNELS) {
+            self.channels = channels;
         }
         self.reasons.unknown = Kinds::NONE;
         self.names.clear();
@@ -539,9 +561,9 @@ mod tests {
         let mut knowledge = followed();
         knowledge.note_hidden(7, b"select set_config('a.b', 'c', false)");
         assert_eq!(knowledge.names().collect::<Vec<_>>(), ["a.b"]);
-        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels));
+        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels), Channels::default());
         assert!(knowledge.keeps_client() && !knowledge.is_to_be_asked());
-        knowledge.answered(Kinds::ALL, Pins::default());
+        knowledge.answered(Kinds::ALL, Pins::default(), Channels::default());
         assert!(!knowledge.keeps_client());
         assert!(knowledge.may_have_unknown_settings(8) && !knowledge.may_have_unknown_settings(7));
     }
@@ -551,7 +573,7 @@ mod tests {
         let mut knowledge = followed();
         knowledge.note_command(b"LISTEN\0");
         knowledge.follow(false);
-        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels));
+        knowledge.answered(Kinds::ALL, Pins::of(Pin::Channels), Channels::default());
         assert!(!knowledge.keeps_client());
     }
 
@@ -582,9 +604,9 @@ mod tests {
         for text in [many.as_str(), &long, "set \"\u{e4}\".b = 1"] {
             let mut knowledge = followed();
             knowledge.note_settings(text.as_bytes(), text.as_bytes());
-            knowledge.answered(Kinds::SETTINGS, Pins::default());
+            knowledge.answered(Kinds::SETTINGS, Pins::default(), Channels::default());
             knowledge.note_hidden(7, b"select f()");
-            knowledge.answered(Kinds::ALL, Pins::default());
+            knowledge.answered(Kinds::ALL, Pins::default(), Channels::default());
             assert_eq!(knowledge.pin(), Some(Pin::Settings), "{text}");
         }
     }
@@ -594,12 +616,12 @@ mod tests {
         let mut knowledge = followed();
         knowledge.note_command(b"LISTEN\0");
         assert_eq!(knowledge.unknown(), Kinds::CHANNELS);
-        knowledge.answered(Kinds::CHANNELS, Pins::of(Pin::Channels));
+        knowledge.answered(Kinds::CHANNELS, Pins::of(Pin::Channels), Channels::default());
         knowledge.note_settings(b"set a = 1", b"Q");
-        knowledge.answered(Kinds::SETTINGS, Pins::default());
+        knowledge.answered(Kinds::SETTINGS, Pins::default(), Channels::default());
         assert_eq!(knowledge.pin(), Some(Pin::Channels));
         knowledge.note_command(b"UNLISTEN\0");
-        knowledge.answered(Kinds::CHANNELS, Pins::default());
+        knowledge.answered(Kinds::CHANNELS, Pins::default(), Channels::default());
         assert!(!knowledge.keeps_client());
     }
 }

@@ -80,6 +80,7 @@ impl AuthQueries {
             reply_to: vec![reply_to],
             position: None,
             since_us: now_us,
+            listens: false,
         };
         core.conns.place(conn, Conn::InternalClient(Box::new(internal_client)));
         core.conns.await_result(reply_to, conn);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use pool::{CancelKeyPrefix, QueuePosition};
 use session::replication::Kind;
-use session::{ClientStream, Parameters, Replication, Tracked};
+use session::{ClientStream, Listening, Parameters, Replication, Tracked};
 use settings::{Config, PoolMode};
 use tls::NegotiatedTls;
 
@@ -76,6 +76,8 @@ pub(crate) struct Client {
     pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
     pub(crate) dedicated_request: Option<Box<DedicatedRequest>>,
+    /// What it listens on by way of the connection that its pool's clients share.
+    pub(crate) listening: Option<Box<Listening>>,
     /// What it was counted in, and is removed from when it disconnects.
     pub(crate) counted: Counted,
     /// What its login has sent so far; nothing once that is over.
@@ -143,6 +145,7 @@ impl Client {
             server_used_last: None,
             pin: None,
             dedicated_request: None,
+            listening: None,
             counted: Counted::default(),
             login_bytes: 0,
             greeting_due: false,

@@ -74,6 +74,8 @@ pub(crate) struct InternalClient {
     /// Its place in the queue; None once a server has the question.
     pub(crate) position: Option<QueuePosition>,
     pub(crate) since_us: u64,
+    /// It asks for a server that is to listen for the pool's clients; there is no question.
+    pub(crate) listens: bool,
 }
 
 impl InternalClient {

@@ -6,7 +6,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, client_end, server_end};
+use crate::link::{checkout, client_end, notify, server_end};
 use crate::{Action, ConnId, client};
 
 /// Too much is queued for a connection: pause its source, and for a client also its own requests.
@@ -41,7 +41,11 @@ pub(crate) fn send_buffer_empty(core: &mut Core, conn: ConnId) {
         Some(Conn::Client(client)) => {
             client.send_buffer_full = false;
             let (server, asks_console) = (client.server(), matches!(client.phase, client::Phase::Console(_)));
+            let listens = client.listening.is_some();
             resume_client(core, conn);
+            if listens {
+                notify::flush(core, conn);
+            }
             if let Some(server) = server {
                 resume_server(core, server);
             } else if asks_console {

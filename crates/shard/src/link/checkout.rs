@@ -11,8 +11,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, login_server, opening, parameters, pins,
-    relations, relay, server_end, session_state, shuffle, sql_statements,
+    backpressure, client_end, first_message, greet, internal_query, login_server, notify, opening,
+    parameters, pins, relations, relay, server_end, session_state, shuffle, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -85,7 +85,7 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     server.request_us = now_us;
     server.query_us = now_us;
     server.transaction_us = now_us;
-    let is_alike = client.parameters.shared_with(&server.protocol.parameters);
+    let is_alike = client.listening.is_none() && client.parameters.shared_with(&server.protocol.parameters);
     if !is_alike
         && let Some(position) = client.parameters.unrestorable(&server.protocol.parameters, &core.tracked)
     {
@@ -140,6 +140,7 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     (client.request_us, server.query_us) = (now_us, now_us);
+    server.protocol.collect_notifications(false);
     session_state::deliver_notifications(core, server_conn, client_conn);
     let Some(client) = core.client(client_conn) else { return };
     if client.greeting_due && !login_server::greet(core, client_conn, server_conn) {
@@ -169,7 +170,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     server.protocol.mark_quiet();
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
-        return;
+        return notify::flush_ready(core, client_conn);
     }
     if server.protocol.keeps_client() {
         return session_state::keep(core, client_conn, server_conn);
@@ -184,6 +185,10 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     let Some(client) = core.client(client_conn) else { return };
     client.phase = client::Phase::Idle;
+    if client.listening.is_some() {
+        notify::flush_ready(core, client_conn);
+    }
+    let Some(client) = core.client(client_conn) else { return };
     let (paused, holds) = (client.paused, !client.request.held.is_empty());
     if paused {
         backpressure::resume_client(core, client_conn);
@@ -372,6 +377,7 @@ pub(crate) fn prepare(
     server.phase = server::Phase::InternalQuery(internal_query);
     server.query_us = now_us;
     let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
+    protocol.collect_notifications(true);
     if let Some(at) = protocol.boundary() {
         core.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
     }

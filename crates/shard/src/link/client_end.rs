@@ -17,7 +17,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, internal_query, opening, pins, server_end};
+use crate::link::{checkout, internal_query, listener, opening, pins, server_end};
 use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
 use crate::{Action, ConnId, server};
@@ -99,7 +99,9 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
         Phase::Preparing(server) => {
             let Some(preparing) = core.conns.server_mut(server) else { return };
             match preparing.phase {
-                server::Phase::InternalQuery(InternalQuery::Restore(_) | InternalQuery::Statements(_)) => {
+                server::Phase::InternalQuery(
+                    InternalQuery::Restore(_) | InternalQuery::Statements(_) | InternalQuery::HandOver(_),
+                ) => {
                     server_end::close_server(core, server, CloseReason::ClientLeft);
                 }
                 server::Phase::InternalQuery(InternalQuery::SessionState { failed, .. }) => {
@@ -198,6 +200,7 @@ pub(crate) fn count_imported(core: &mut Core, conn: ConnId, pool_id: PoolId) {
 /// A client is not counted any more, and its names are forgotten.
 pub(crate) fn forget_client(core: &mut Core, conn: ConnId) {
     pins::release(core, conn);
+    listener::client_left(core, conn);
     let Some(client) = core.conns.client_mut(conn) else { return };
     let (id, peer) = (client.id, client.peer);
     let phase = std::mem::replace(&mut client.phase, Phase::Closing);

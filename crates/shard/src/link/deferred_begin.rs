@@ -4,7 +4,7 @@
 //! was asked. All other requests are a server's, behind the BEGIN.
 
 use messages::ShutdownMode;
-use session::TransactionControl;
+use session::{Listening, TransactionControl};
 use wire::backend::Status;
 use wire::encode;
 
@@ -46,8 +46,11 @@ pub(crate) fn answer(core: &mut Core, conn: ConnId, bytes: &[u8]) -> bool {
     local_pool.last_used_us = now_us;
     local_pool.answered(1, 0);
     local_pool.counters.bytes_received += bytes.len() as u64;
+    let listening = client.listening.as_deref_mut().filter(|_| status == Status::Idle);
+    let notifications = listening.map(Listening::take_queued).unwrap_or_default();
     let (written, ()) = core.outbox.append(|out| {
         encode::command_complete(out, asked.command_tag());
+        out.extend_from_slice(&notifications);
         encode::ready(out, status);
     });
     local_pool.counters.bytes_sent += written.len() as u64;

@@ -6,7 +6,7 @@
 //! is in force, no object of a client is used by it, and its values are bound, never written into the text. The server is released
 //! at the one release point of `checkout`.
 
-use messages::{ServerQuery, ServerQueryResult, ShardId};
+use messages::{ServerQueryResult, ShardId};
 use pool::QueuePosition;
 use session::{ReplyContext, ReplyOutcome, Row};
 use telemetry::Level;
@@ -19,7 +19,8 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, parameters, relations, relay, server_end, session_state, sql_statements,
+    checkout, client_end, hand_over, listener, parameters, relations, relay, server_end, session_state,
+    sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -57,6 +58,7 @@ pub(crate) fn step_internal_query(core: &mut Core, server_conn: ConnId, bytes: &
         errors_seen: core.statistics.errors.seen(),
         startup: None,
         default_params: None,
+        listening: None,
         has_client: false,
         releases_between_transactions: false,
         refuses_blocks: false,
@@ -111,6 +113,10 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
         (InternalQuery::SessionState { client, failed: times }, failed) => {
             session_state::answered(core, conn, client, failed.map(|_| times + 1));
         }
+        (InternalQuery::HandOver(client), failed) => {
+            hand_over::answered(core, conn, client, failed.is_some())
+        }
+        (InternalQuery::Unlisten, failed) => hand_over::unlistened(core, conn, failed.is_some()),
         (InternalQuery::Relations, failed) => {
             relations::answered(core, conn, failed.as_deref());
             checkout::internal_query_over(core, conn);
@@ -169,10 +175,12 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
     let sql = match internal_query {
         InternalQuery::Check => global.server_check_query.clone(),
         InternalQuery::Reset => global.server_reset_query.clone(),
+        InternalQuery::Unlisten => Some("UNLISTEN *".to_owned()),
         InternalQuery::Apply(_)
         | InternalQuery::Statements(_)
         | InternalQuery::Restore(_)
         | InternalQuery::SessionState { .. }
+        | InternalQuery::HandOver(_)
         | InternalQuery::Relations
         | InternalQuery::Freshen(_)
         | InternalQuery::ConnectQuery(_)
@@ -240,9 +248,10 @@ pub(crate) fn serve_internal_client(core: &mut Core, conn: ConnId, server_conn: 
 fn answer_equal_queries(core: &mut Core, conn: ConnId) {
     let Some(internal_client) = core.conns.internal_client(conn) else { return };
     let Some(local_pool) = core.local_pools.get(internal_client.local_pool) else { return };
-    let alike = |other: &ServerQuery| *other == internal_client.query;
-    let same =
-        |other: &ConnId| core.conns.find_internal_client(*other).is_some_and(|other| alike(&other.query));
+    let alike = |other: &InternalClient| {
+        !other.listens && !internal_client.listens && other.query == internal_client.query
+    };
+    let same = |other: &ConnId| core.conns.find_internal_client(*other).is_some_and(alike);
     let others: Vec<ConnId> =
         local_pool.pool.queue.shared().map(|waiter| ConnId(waiter.client)).filter(same).collect();
     for other in others.into_iter().filter(|other| *other != conn) {
@@ -330,6 +339,14 @@ pub(crate) fn withdrawn(core: &mut Core, from: ShardId, id: u64) {
     }
 }
 
+/// No connection that listens is waited for any more. A server that is being made fresh for it goes back to the pool then.
+pub(crate) fn withdraw_listener(core: &mut Core, conn: ConnId) {
+    let is_queued = |waiting: &InternalClient| waiting.listens && waiting.position.is_some();
+    if core.conns.find_internal_client(conn).is_some_and(is_queued) {
+        forget_internal_client(core, conn);
+    }
+}
+
 /// Takes a question out of the tables and the queue.
 fn forget_internal_client(core: &mut Core, conn: ConnId) -> Option<Box<InternalClient>> {
     core.conns.find_internal_client(conn)?;
@@ -358,6 +375,10 @@ fn send_query(core: &mut Core, conn: ConnId, server_conn: ConnId) {
     let Some((internal_client, server)) = core.conns.serving(conn, server_conn) else {
         return;
     };
+    if internal_client.listens {
+        forget_internal_client(core, conn);
+        return listener::attach(core, server_conn);
+    }
     server.used_by = UsedBy::InternalQueries;
     server.phase = Phase::InternalQuery(InternalQuery::Ask(conn));
     let (protocol, query) = (&mut server.protocol, &internal_client.query);

@@ -133,6 +133,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         pool: pool_id,
         phase: Phase::Connecting,
         protocol: ServerProtocol::new(Parameters::unknown(tracked)),
+        listens: false,
         dedicated: None,
         info: None,
         internal_error: None,

@@ -8,7 +8,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::core::Core;
-use crate::link::{checkout, client_end, sql_statements};
+use crate::link::{checkout, client_end, hand_over, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -27,8 +27,14 @@ pub(crate) fn refuse_to_link(core: &mut Core, client_conn: ConnId, server_conn: 
 #[cold]
 #[inline(never)]
 pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
+    let listens = hand_over::give_channels(core, client_conn, server_conn);
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
-    if let Some(sets) = client.parameters.sets_from(&server.protocol.parameters, &core.tracked) {
+    let sets = client.parameters.sets_from(&server.protocol.parameters, &core.tracked);
+    let sets = match listens {
+        Some(listens) => Some(sets.unwrap_or_default() + &listens),
+        None => sets,
+    };
+    if let Some(sets) = sets {
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
     }
@@ -46,10 +52,11 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
 #[cold]
 #[inline(never)]
 pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let listens = hand_over::give_channels(core, client_conn, server_conn).unwrap_or_default();
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
     let (now, default_params) = (&server.protocol.parameters, &local_pool.default_params);
-    let sets = client.parameters.sets_from_any(now, default_params, &core.tracked);
+    let sets = client.parameters.sets_from_any(now, default_params, &core.tracked) + &listens;
     server.protocol.unknown_settings_reset();
     checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
 }

@@ -6,7 +6,7 @@
 
 use messages::{ShardId, ShardMessage};
 use pool::PinUnit;
-use session::Pins;
+use session::{Pin, Pins};
 use wire::sqlstate;
 use wire::tag::frontend as tag;
 
@@ -16,8 +16,10 @@ use crate::client::{Client, Phase};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{backpressure, checkout, client_end, relay, server_end};
+use crate::link::{backpressure, checkout, client_end, hand_over, relay, server_end};
+use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
+use crate::server::Server;
 
 /// The client asks for a server by a request that is known to pin, and may not have one yet. `request` is empty if it is held.
 #[cold]
@@ -99,16 +101,31 @@ pub(crate) fn import(core: &mut Core, conn: ConnId, since_us: u64) {
     client.pin = Some(Box::new(HeldPin::since(unit, since_us)));
 }
 
+/// What keeps the client on its server for as long as its session holds it. Channels that all clients of the pool hear by one connection
+/// do not.
+pub(crate) fn lasting(local_pool: Option<&LocalPool>, client: &Client, server: &Server) -> Pins {
+    all(local_pool, client, server).lasting()
+}
+
+/// The same, and what keeps it until its next message.
+pub(crate) fn all(local_pool: Option<&LocalPool>, client: &Client, server: &Server) -> Pins {
+    let pins = server.protocol.session_pins();
+    match local_pool.is_some_and(|local_pool| hand_over::can_share(local_pool, client, server)) {
+        true => pins.without(Pin::Channels),
+        false => pins,
+    }
+}
+
 /// It is known what the session of a client's server holds. False if that is one pin too many: the server is closed, and the client with its next request.
 pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let now_us = core.now.mono_us;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return true };
-    let pins = server.protocol.session_pins().lasting();
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return true };
+    let pins = lasting(Some(local_pool), client, server);
     if pins.is_empty() {
         release(core, client_conn);
         return true;
     }
-    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return true };
     let is_new = match &mut client.pin {
         Some(pin) => pin.begin(now_us),
         None => match local_pool.pool.take_pin() {
@@ -195,5 +212,5 @@ pub(crate) fn release_all(core: &mut Core, pool_id: PoolId) {
 
 /// In the order in which they are shown.
 pub(crate) fn names(pins: Pins) -> String {
-    pins.iter().map(session::Pin::name).collect::<Vec<_>>().join(",")
+    pins.iter().map(Pin::name).collect::<Vec<_>>().join(",")
 }

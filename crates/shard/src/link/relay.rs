@@ -10,9 +10,10 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, parameters,
+    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, notify, parameters,
     server_end, startup_values,
 };
+use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
 use crate::server::Server;
 
@@ -266,6 +267,9 @@ fn step_to_client(
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
         return (ReplyOutcome::default(), 0);
     };
+    if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
+        notify::give_ready(&mut core.outbox, client_conn, listening);
+    }
     let local_pool = core.local_pools.get_mut(server.pool);
     let mode = server.mode_in(local_pool.as_deref());
     let body_max = body_max(&core.config.global);
@@ -277,6 +281,7 @@ fn step_to_client(
         errors_seen: core.statistics.errors.seen(),
         startup: client.startup.as_ref(),
         default_params: local_pool.as_deref().map(|local_pool| &local_pool.default_params),
+        listening: client.listening.as_deref_mut(),
         has_client: true,
         releases_between_transactions: mode != Some(settings::PoolMode::Session),
         refuses_blocks: mode == Some(settings::PoolMode::Statement),
@@ -290,8 +295,7 @@ fn step_to_client(
         server: server_conn,
         forwarded: 0,
     };
-    let outcome = server.protocol.step(&mut context, bytes, &mut sides);
-    let forwarded = sides.forwarded;
+    let (outcome, forwarded) = (server.protocol.step(&mut context, bytes, &mut sides), sides.forwarded);
     if outcome.parameters_changed {
         client.parameters.take_over_settings(&server.protocol.parameters);
     }
@@ -308,10 +312,7 @@ fn step_to_client(
         local_pool.counters.server_parse_count += u64::from(outcome.replayed);
         local_pool.counters.bytes_sent += forwarded;
         if is_answer(&outcome) {
-            local_pool.answered(outcome.ready, took_us);
-            if outcome.idle > 0 {
-                local_pool.transacted(outcome.idle, now_us.saturating_sub(server.transaction_us));
-            }
+            count_answer(local_pool, &outcome, took_us, now_us.saturating_sub(server.transaction_us));
         }
     }
     if is_answer(&outcome) {
@@ -324,6 +325,14 @@ fn step_to_client(
         count_server_errors(core, server_conn);
     }
     (outcome, took_us)
+}
+
+#[inline(always)]
+fn count_answer(local_pool: &mut LocalPool, outcome: &ReplyOutcome, took_us: u64, transaction_us: u64) {
+    local_pool.answered(outcome.ready, took_us);
+    if outcome.idle > 0 {
+        local_pool.transacted(outcome.idle, transaction_us);
+    }
 }
 
 /// A server's errors went to its client.

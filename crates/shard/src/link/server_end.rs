@@ -8,7 +8,7 @@ use wire::{encode, sqlstate};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{backpressure, client_end, internal_query, opening, permits};
+use crate::link::{backpressure, client_end, internal_query, listener, opening, permits};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, Phase, Server, UsedBy};
@@ -61,6 +61,10 @@ pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, re
     if matches!(server.phase, Phase::Leaving { .. } | Phase::Closing) {
         return;
     }
+    if server.listens {
+        listener::closes(core, conn, reason);
+    }
+    let Some(server) = core.server(conn) else { return };
     let (since_us, pool_id) = (server.since_us, server.pool);
     let idle = matches!(server.phase, Phase::Idle);
     let can_hear = !matches!(server.phase, Phase::Connecting | Phase::AskedTls | Phase::Handshake);
@@ -119,9 +123,12 @@ pub(crate) fn server_hung_up(core: &mut Core, conn: ConnId) {
 }
 
 /// The socket is gone: its permits are free.
-pub(crate) fn server_closed(core: &mut Core, pool_id: PoolId) {
+pub(crate) fn server_closed(core: &mut Core, pool_id: PoolId, listened: bool) {
     if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
-        local_pool.pool.closed();
+        match listened {
+            true => local_pool.pool.listener_closed(),
+            false => local_pool.pool.closed(),
+        }
     }
     permits::permit_is_free(core, pool_id);
     pending::paused_progress(core);
@@ -192,7 +199,7 @@ pub(crate) fn reason_to_close_in(
 
 /// How many servers of this pool are closing and still have their permit. Looks at every connection.
 pub(crate) fn leaving_servers(core: &Core, pool_id: PoolId) -> u32 {
-    let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == pool_id && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
+    let leaving = |conn: &Conn| matches!(conn, Conn::Server(server) if server.pool == pool_id && !server.listens && matches!(server.phase, Phase::Leaving { .. } | Phase::Closing));
     u32::try_from(core.conns.iter().filter(|(_, conn)| leaving(conn)).count()).unwrap_or(u32::MAX)
 }
 

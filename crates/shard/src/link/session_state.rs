@@ -6,7 +6,7 @@
 use settings::PoolMode;
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, pins, relay};
+use crate::link::{backpressure, checkout, hand_over, notify, pins, relay};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -21,6 +21,10 @@ pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
     server.protocol.watch_relations(local_pool.relations.known());
     if !server.protocol.session_is_to_be_asked() {
+        if !hand_over::leave(core, client_conn, server_conn) {
+            deliver_notifications(core, server_conn, client_conn);
+            notify::flush_ready(core, client_conn);
+        }
         return;
     }
     if server.protocol.session_is_learned(
@@ -44,6 +48,7 @@ fn ask(core: &mut Core, client_conn: ConnId, server_conn: ConnId, failed: u8) {
     server.phase =
         server::Phase::InternalQuery(InternalQuery::SessionState { client: Some(client_conn), failed });
     server.query_us = now_us;
+    server.protocol.collect_notifications(true);
     send(core, server_conn);
     backpressure::pause_client(core, client_conn);
 }
@@ -64,6 +69,9 @@ pub(crate) fn answered(
     failed: Option<u8>,
 ) {
     let is_known = failed.is_none() && note_answer(core, server_conn);
+    if let Some(server) = core.server(server_conn) {
+        server.protocol.collect_notifications(false);
+    }
     let Some(client_conn) = client_conn else {
         return checkout::internal_query_over(core, server_conn);
     };
@@ -109,7 +117,7 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
         }
     }
     if is_known && !pins::settle(core, client_conn, server_conn) {
-        return;
+        return notify::flush_ready(core, client_conn);
     }
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
@@ -122,9 +130,21 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     if !server.protocol.is_quiet() && (!is_kept || sets.is_some()) {
         // Half a message behind the answer is the client's, and may be a report: it goes on once that is whole.
         server.protocol.hold_requests();
-        return deliver_notifications(core, server_conn, client_conn);
+        deliver_notifications(core, server_conn, client_conn);
+        return notify::flush_ready(core, client_conn);
+    }
+    // With what the shared connection delivers, it goes to the client in the order of commits.
+    if client.listening.is_none() {
+        deliver_notifications(core, server_conn, client_conn);
+    }
+    if is_known {
+        hand_over::note_channels(core, client_conn, server_conn);
+    }
+    if is_known && hand_over::leave(core, client_conn, server_conn) {
+        return;
     }
     deliver_notifications(core, server_conn, client_conn);
+    notify::flush_ready(core, client_conn);
     if let Some(sets) = sets {
         let Some(server) = core.conns.server_mut(server_conn) else { return };
         server.protocol.take_lost(); // What was reset gets the client's values now.
@@ -142,6 +162,6 @@ pub(crate) fn deliver_notifications(core: &mut Core, server_conn: ConnId, client
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let notifications = server.protocol.take_notifications();
     if !notifications.is_empty() {
-        core.outbox.write(client_conn, |out| out.extend_from_slice(&notifications));
+        notify::deliver_own(core, client_conn, &notifications);
     }
 }

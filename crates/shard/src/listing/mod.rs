@@ -183,6 +183,7 @@ impl ShardState {
                 .values()
                 .map(|local_pool| local_pool.counters.xact_count)
                 .sum(),
+            listener_losses: self.core.statistics.listener_losses,
             ..ShardRow::default()
         };
         for conn in self.core.conns.values() {
@@ -433,6 +434,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
             | InternalQuery::Statements(_)
             | InternalQuery::Restore(_)
             | InternalQuery::SessionState { .. }
+            | InternalQuery::HandOver(_)
             | InternalQuery::Freshen(_)
             | InternalQuery::ConnectQuery(_)
             | InternalQuery::Ask(_),
@@ -441,7 +443,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
         server::Phase::Idle if used => &mut row.server_used,
         server::Phase::Idle => &mut row.server_idle,
         server::Phase::AwaitingCancel => &mut row.server_being_cancelled,
-        server::Phase::Leaving { .. } | server::Phase::Closing => return,
+        server::Phase::Listening | server::Phase::Leaving { .. } | server::Phase::Closing => return,
     };
     *counter += 1;
 }

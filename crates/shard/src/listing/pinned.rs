@@ -9,6 +9,7 @@ use settings::PoolMode;
 use crate::client::Client;
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::link::pins;
 use crate::server::Server;
 
 /// Why this client keeps its server; empty if it has none, or releases it with the end of the running request.
@@ -36,7 +37,7 @@ pub(crate) fn client_of<'a>(core: &'a Core, server: &Server) -> Option<&'a Clien
 pub(crate) fn session_pins(core: &Core, client: &Client) -> Pins {
     let server = client.server().and_then(|conn| core.conns.find_server(conn));
     match server.filter(|server| server.mode(&core.local_pools) != Some(PoolMode::Session)) {
-        Some(server) => server.protocol.session_pins(),
+        Some(server) => pins::lasting(core.local_pools.of(client.pool), client, server),
         None => Pins::default(),
     }
 }
@@ -56,7 +57,7 @@ fn pinned(core: &Core, client: &Client, server: &Server) -> &'static str {
         hold
     } else if server.protocol.boundary().is_none() {
         "half_request"
-    } else if let Some(pin) = server.protocol.session_pin() {
+    } else if let Some(pin) = pins::all(core.local_pools.of(client.pool), client, server).first() {
         pin.name()
     } else if server.protocol.session_is_to_be_asked() {
         "session_state"

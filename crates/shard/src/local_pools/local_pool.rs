@@ -14,6 +14,7 @@ use telemetry::{Counters, Histograms};
 use crate::ConnId;
 use crate::greeting::ServerGreeting;
 use crate::local_pools::known_relations::KnownRelations;
+use crate::local_pools::listener::Listener;
 use crate::time::micros;
 
 /// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
@@ -42,6 +43,8 @@ pub(crate) struct LocalPool {
     pub(crate) learned_settings: session::LearnedSettings,
     /// Tables and views whose use may change a session, likewise.
     pub(crate) relations: KnownRelations,
+    /// What listens for all clients of the pool, once one has.
+    pub(crate) listener: Option<Box<Listener>>,
     pub(crate) counters: Counters,
     pub(crate) pins: messages::PinCounters,
     /// Latencies, once there are any.

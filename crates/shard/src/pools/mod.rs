@@ -54,6 +54,7 @@ pub(crate) fn local_pool(
         last_params: Parameters::unknown(&core.tracked),
         learned_settings: LearnedSettings::default(),
         relations: KnownRelations::default(),
+        listener: None,
         counters: Counters::default(),
         pins: messages::PinCounters::default(),
         histograms: None,

@@ -35,6 +35,9 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
             .into_iter()
             .for_each(|server| server_end::close_server(core, server, CloseReason::PoolIdle));
     }
+    if local_pool.pool.listeners() > 0 {
+        return; // It is closed once there is no client.
+    }
     if local_pool.pool.external() > 0 {
         return; // A process before says when these servers are closed, and of which pool.
     }

@@ -172,6 +172,10 @@ pub(crate) mod field {
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.
     pub(crate) const PINNED: u16 = 60;
+    /// Of a client: a channel on which it listens by way of a connection of its pool. An older process does not listen for it.
+    pub(crate) const LISTENING: u16 = 51;
+    /// Of such a client: notifications that it gets at the end of its transaction.
+    pub(crate) const NOTIFICATIONS: u16 = 52;
 }
 
 /// The pool that a state belongs to: database and user. None for a console's client, or if it is no state.

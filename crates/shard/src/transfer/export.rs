@@ -241,6 +241,10 @@ fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
     out.number(field::SINCE_WALL, client.since_wall_us);
     out.number(field::REQUEST, client.request_us);
     out.bytes(field::HELD, &client.request.held);
+    if let Some(listening) = &client.listening {
+        listening.channels().for_each(|channel| out.text(field::LISTENING, channel));
+        out.bytes(field::NOTIFICATIONS, listening.queued());
+    }
     if let Some(begin) = client.deferred_begin {
         out.number(field::DEFERRED_BEGIN, begin.since_us);
     }

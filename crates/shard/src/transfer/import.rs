@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use messages::Role;
-use session::{Catalog, Parameters, ServerInfo, ServerProtocol, SessionSettings};
+use session::{Catalog, Listening, Parameters, ServerInfo, ServerProtocol, SessionSettings};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -21,8 +21,8 @@ use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
-    backpressure, cancel_keys, checkout, client_end, first_message, greet, opening, permits, pins, relay,
-    server_end,
+    backpressure, cancel_keys, checkout, client_end, first_message, greet, listener, opening, permits, pins,
+    relay, server_end,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -226,6 +226,7 @@ fn insert_client(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<String> 
             if let Some(since_us) = pinned {
                 pins::import(core, conn, since_us);
             }
+            listener::client_came(core, conn);
         }
         None if !is_console => {
             client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
@@ -267,9 +268,20 @@ fn client_of(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Option<C
     client.since_wall_us = fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us);
     client.request_us = fields.number(field::REQUEST).unwrap_or(core.now.mono_us);
     client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
+    client.listening = read_listening(fields);
     client.deferred_begin = fields.number(field::DEFERRED_BEGIN).map(|since_us| DeferredBegin { since_us });
     client.request.statements = statements::read_client_statements(core, fields, catalog);
     Some(client)
+}
+
+/// What the client listened on in the other process, and what it has not been delivered.
+fn read_listening(fields: &Fields<'_>) -> Option<Box<Listening>> {
+    let mut listening = Listening::default();
+    let channels = fields.all(field::LISTENING).filter_map(|channel| std::str::from_utf8(channel).ok());
+    channels.for_each(|channel| listening.add(channel));
+    // What that process would have kept fits here as well.
+    let _ = listening.queue(fields.bytes(field::NOTIFICATIONS).unwrap_or_default());
+    (!listening.is_empty()).then(|| Box::new(listening))
 }
 
 fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
@@ -311,6 +323,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         pool: pool_id,
         phase: server::Phase::AwaitingCancel,
         protocol,
+        listens: false,
         dedicated: None,
         info: None,
         internal_error: None,

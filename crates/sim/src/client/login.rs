@@ -33,6 +33,11 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
+    /// The database that it asks for.
+    pub(super) fn database(&self) -> &str {
+        &self.database
+    }
+
     /// Somebody's login: this user's, or now and then that of one who must not get in.
     pub(super) fn draw(user: &str, database: &str, context: &mut ClientContext<'_>) -> Login {
         let stranger = context.prng.chance(context.client_mix.stranger_per_million);

@@ -6,6 +6,7 @@ mod behaviour;
 mod choice;
 pub(crate) mod context;
 pub(crate) mod expect;
+mod heard;
 mod login;
 pub(crate) mod message;
 mod script;

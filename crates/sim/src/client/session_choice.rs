@@ -37,8 +37,9 @@ impl SessionChoice {
         match prng.below(100) {
             0..34 => self.set(tag, extended, prng),
             34..41 => self.call(tag, prng),
-            41..58 => self.make(prng),
-            58..62 if !extended => self.discard(prng),
+            41..55 => self.make(prng),
+            55..59 => self.notify(tag, prng),
+            59..63 if !extended => self.discard(prng),
             _ => self.look(prng),
         }
     }
@@ -113,6 +114,10 @@ impl SessionChoice {
         Statement::SelectNumber(self.client * 10 + u32::try_from(prng.below(10)).unwrap_or(0))
     }
 
+    fn notify(&self, tag: Tag, prng: &mut Prng) -> Statement {
+        Statement::Session(SessionStatement::Notify(self.channel(prng), tag.to_string()))
+    }
+
     fn discard(&mut self, prng: &mut Prng) -> Statement {
         match prng.below(10) {
             0..5 => {
@@ -142,13 +147,17 @@ impl SessionChoice {
         })
     }
 
-    /// Locks and channels of different clients have different names, so that none waits for another.
+    /// Locks of different clients have different names, so that none waits for another.
     fn key(&self, prng: &mut Prng) -> u32 {
         self.client * 10 + u32::try_from(prng.below(3)).unwrap_or(0)
     }
 
+    /// One of its own, or one on which others listen too.
     fn channel(&self, prng: &mut Prng) -> String {
-        format!("n{}_{}", self.client, prng.below(3))
+        match prng.chance(500_000) {
+            true => format!("n{}_{}", self.client, prng.below(3)),
+            false => format!("all{}", prng.below(2)),
+        }
     }
 }
 

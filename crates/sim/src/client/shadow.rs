@@ -3,13 +3,13 @@
 //!
 //! Owns what is expected and what of it PostgreSQL would have sent by now. Never knows what was received.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::ledger::Ledger;
 use crate::model::parameters::Parameters;
-use crate::model::session::{Progress, Session, SessionContext};
+use crate::model::session::{Notification, Progress, Session, SessionContext};
 use crate::prng::Prng;
-use crate::protocol::{Frames, Next};
+use crate::protocol::{Fields, Frames, Next};
 use crate::sql::Tag;
 use crate::swarm::Servers;
 
@@ -22,11 +22,22 @@ pub(crate) struct Answer {
     pub(crate) committed: Vec<Tag>,
     /// What has been reported by then, with ReadyForQuery.
     pub(crate) parameters: Option<[(&'static str, String); 4]>,
+    /// What the session listens on by then, with ReadyForQuery.
+    pub(crate) channels: BTreeSet<String>,
+    /// What its own transactions have notified it of by then.
+    pub(crate) own: Vec<Notification>,
 }
 
 impl Answer {
     fn new(kind: u8, body: &[u8]) -> Answer {
-        Answer { kind, body: body.to_vec(), committed: Vec::new(), parameters: None }
+        Answer {
+            kind,
+            body: body.to_vec(),
+            committed: Vec::new(),
+            parameters: None,
+            channels: BTreeSet::new(),
+            own: Vec::new(),
+        }
     }
 }
 
@@ -48,6 +59,8 @@ pub(crate) struct Shadow {
     due: usize,
     /// Whether ParameterStatus is among the answers.
     keeps_reports: bool,
+    /// What it has notified itself of since the last ReadyForQuery.
+    own: Vec<Notification>,
     /// A COPY failed or a Sync came amidst its data: a pooler cannot always know which Syncs count.
     pub(crate) unclear: bool,
 }
@@ -76,6 +89,7 @@ impl Shadow {
             answers: VecDeque::new(),
             due: 0,
             keeps_reports: false,
+            own: Vec::new(),
             unclear: false,
         }
     }
@@ -95,7 +109,8 @@ impl Shadow {
             let copied = self.session.is_copying_in();
             let mut strange = Vec::new();
             let Shadow { session, ledger, servers, prng, .. } = self;
-            let mut near = SessionContext { prng, ledger, servers, strange: &mut strange };
+            let mut near =
+                SessionContext { prng, ledger, servers, strange: &mut strange, notified: &mut Vec::new() };
             let mut progress = session.message(kind, &body, &mut near);
             while session.is_working() && progress != Progress::Ended {
                 progress = session.work(&mut near);
@@ -126,7 +141,10 @@ impl Shadow {
         // Parameters are told by the next ReadyForQuery, wherever their own messages are.
         let kept = self.answers.split_off(before);
         for answer in kept {
-            if answer.kind == b'S' && !self.keeps_reports {
+            if answer.kind == b'A' {
+                self.due = self.due.saturating_sub(1);
+                self.own.extend(notification(&answer.body));
+            } else if answer.kind == b'S' && !self.keeps_reports {
                 self.due = self.due.saturating_sub(1);
             } else {
                 self.answers.push_back(answer);
@@ -139,6 +157,8 @@ impl Shadow {
             if last.kind == b'Z' {
                 let value = |name| (name, parameters.value(name).unwrap_or_default().to_owned());
                 last.parameters = Some(REPORTED.map(value));
+                last.channels.clone_from(self.session.channels());
+                last.own = std::mem::take(&mut self.own);
             }
         }
     }
@@ -188,4 +208,12 @@ impl Shadow {
     pub(crate) fn take_due(&mut self) -> impl Iterator<Item = Answer> {
         self.answers.drain(..std::mem::take(&mut self.due))
     }
+}
+
+/// Reads a NotificationResponse.
+pub(crate) fn notification(body: &[u8]) -> Option<Notification> {
+    let mut fields = Fields(body);
+    let process_id = fields.long()?;
+    let mut readable = || Some(String::from_utf8_lossy(fields.text()?).into_owned());
+    Some(Notification { process_id, channel: readable()?, payload: readable()? })
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::context::ClientContext;
+use super::heard::Heard;
 use super::message::Message;
 use super::session::{Client, Phase};
 use super::shadow::{Answer, Shadow};
@@ -32,6 +33,7 @@ pub(super) struct Wild {
     applied: BTreeSet<Tag>,
     /// It has given a setting at startup that no server reports.
     pub(super) gives_settings: bool,
+    heard: Heard,
 }
 
 impl Wild {
@@ -58,6 +60,7 @@ impl Wild {
             waits: false,
             ends_in_bind: false,
             applied: BTreeSet::new(),
+            heard: Heard::new(context.checker),
             gives_settings: context.keeps_sessions && context.prng.chance(300_000) && context.gives_settings,
         }))
     }
@@ -165,6 +168,20 @@ impl Client {
             }
             return;
         }
+        if kind == b'A' {
+            let front = shadow.front();
+            let found = wild.heard.take(
+                body,
+                front,
+                (self.number, self.key.map(|key| key.0)),
+                self.login.database(),
+                context.checker,
+            );
+            if let Err(text) = found {
+                self.object("I21", text, context);
+            }
+            return;
+        }
         let fatal = kind == b'E' && error_field(body, b'S') != Some(b"ERROR");
         let found = shadow.front().map_or_else(|| Err("nothing more".to_owned()), |due| due.fits(kind, body));
         match found {
@@ -186,9 +203,12 @@ impl Client {
             }
         }
         let Some(answer) = shadow.pop() else { return };
-        wild.applied.extend(answer.committed);
+        wild.applied.extend(answer.committed.iter().copied());
         if fatal {
             return self.leave_wild(wild, context);
+        }
+        if let Err(text) = wild.heard.answered(&answer, context.checker) {
+            return self.object("I21", text, context);
         }
         let Some(parameters) = answer.parameters else { return };
         for (name, value) in parameters {

@@ -54,6 +54,7 @@ pub(crate) struct Backend {
     number: u32,
     frames: Frames,
     session: Option<Box<Session>>,
+    database: String,
     ended: bool,
 }
 
@@ -68,6 +69,7 @@ impl Backend {
             number,
             frames: Frames::default(),
             session: None,
+            database: String::new(),
             ended: false,
         }
     }
@@ -90,6 +92,29 @@ impl Backend {
     /// Whether its session holds what no other can be given.
     pub(crate) fn is_pinned(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_pinned()) && !self.ended
+    }
+
+    /// The session of this database, if it listens on this channel.
+    pub(crate) fn listener(&mut self, database: &str, channel: &str) -> Option<&mut Session> {
+        let session = self.session.as_deref_mut().filter(|_| !self.ended && self.database == database)?;
+        session.listens_on(channel).then_some(session)
+    }
+
+    /// The database of its session.
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The client whose statement came last.
+    pub(crate) fn used_by(&self) -> Option<u32> {
+        self.session.as_ref().and_then(|session| session.used_by)
+    }
+
+    /// No message waits: it says what it was notified of. False if there is nothing.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let delivers = self.session.as_deref_mut().is_some_and(Session::deliver);
+        self.collect();
+        delivers
     }
 
     /// Whether nothing more comes from it than its output.
@@ -189,11 +214,13 @@ impl Backend {
     }
 
     fn log_in(&mut self, fields: Fields<'_>, gate: Gate, near: &mut SessionContext<'_>) -> Progress {
-        let refusal = match (gate, asked_parameters(fields)) {
+        let mut database = String::new();
+        let refusal = match (gate, asked_parameters(fields, &mut database)) {
             (Gate::Starting, _) => ("57P03", "the database system is starting up"),
             (Gate::Full, _) => ("53300", "sorry, too many clients already"),
             (Gate::Open, None) => ("42704", "unrecognized configuration parameter"),
             (Gate::Open, Some(parameters)) => {
+                self.database = database;
                 let mut session = Session::new(self.number, parameters);
                 greeting(&mut session, self.key);
                 session.chatter(near);
@@ -215,11 +242,14 @@ fn more(progress: Progress) -> Progress {
 }
 
 /// The parameters of a startup packet; None if one of them does not exist.
-fn asked_parameters(mut fields: Fields<'_>) -> Option<Parameters> {
+fn asked_parameters(mut fields: Fields<'_>, database: &mut String) -> Option<Parameters> {
     let mut asked = Vec::new();
     while let Some(name) = fields.text().filter(|name| !name.is_empty()) {
         let value = fields.text()?;
         let (name, value) = (str::from_utf8(name).ok()?, str::from_utf8(value).ok()?);
+        if name == "database" {
+            *database = value.to_owned();
+        }
         if !matches!(name, "user" | "database" | "replication" | "options") {
             asked.push((name, value));
         }

@@ -2,7 +2,7 @@
 
 use super::backend::{Asked, Backend, Gate};
 use super::ledger::Ledger;
-use super::session::{Progress, SessionContext};
+use super::session::{Notification, Progress, SessionContext};
 use crate::network::End;
 use crate::prng::Prng;
 use crate::swarm::Servers;
@@ -16,12 +16,28 @@ pub(crate) struct Cluster {
     pub(crate) strange: Vec<(&'static str, String)>,
     /// Backends that another session has woken: drive them.
     pub(crate) woken: Vec<u32>,
+    /// Backends that were notified: drive them after so many microseconds.
+    pub(crate) signalled: Vec<(u32, u64)>,
+    /// Notifications that no one has asked for yet, in the order of commits.
+    pub(crate) sent: Vec<Sent>,
     backends: Vec<Backend>,
     servers: Servers,
     prng: Prng,
     starting_until_us: u64,
     refusing_until_us: u64,
     silent_until_us: u64,
+}
+
+/// The longest that a notification takes from one backend to another.
+const SIGNAL_US: u64 = 20_000;
+
+/// A notification that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) database: String,
+    /// Who sent it, if it was a client.
+    pub(crate) client: Option<u32>,
+    pub(crate) one: Notification,
 }
 
 /// How a connection attempt ends.
@@ -44,6 +60,8 @@ impl Cluster {
             ledger: Ledger::default(),
             strange: Vec::new(),
             woken: Vec::new(),
+            signalled: Vec::new(),
+            sent: Vec::new(),
             backends: Vec::new(),
             servers,
             prng,
@@ -86,7 +104,8 @@ impl Cluster {
     pub(crate) fn step(&mut self, number: u32, now_us: u64) -> Progress {
         let gate = self.gate(now_us);
         let Cluster { backends, ledger, strange, servers, prng, .. } = self;
-        let mut near = SessionContext { prng, ledger, servers, strange };
+        let mut notified = Vec::new();
+        let mut near = SessionContext { prng, ledger, servers, strange, notified: &mut notified };
         let (progress, asked) = backends[number as usize].step(gate, &mut near);
         if let Progress::Busy(us) = progress {
             backends[number as usize].busy_until_us = Some(now_us + us);
@@ -100,13 +119,34 @@ impl Cluster {
                 self.woken.push(process_id - 10_000);
             }
         }
+        self.notify(number, notified);
         progress
+    }
+
+    /// A transaction of this backend has committed that notifies others; it has notified itself.
+    fn notify(&mut self, number: u32, notified: Vec<(String, String)>) {
+        for (channel, payload) in notified {
+            let sender = &self.backends[number as usize];
+            let (database, client, process_id) =
+                (sender.database().to_owned(), sender.used_by(), sender.key.0);
+            let one = Notification { process_id, channel, payload };
+            for (other, backend) in (0..).zip(&mut self.backends) {
+                if other != number
+                    && let Some(session) = backend.listener(&database, &one.channel)
+                {
+                    session.hear(one.clone());
+                    self.signalled.push((other, self.prng.log_between(1, SIGNAL_US)));
+                }
+            }
+            self.sent.push(Sent { database, client, one });
+        }
     }
 
     /// See [`Backend::stream_on`].
     pub(crate) fn stream_on(&mut self, number: u32, now_us: u64) -> Option<u64> {
         let Cluster { backends, ledger, strange, servers, prng, .. } = self;
-        let mut near = SessionContext { prng, ledger, servers, strange };
+        let mut notified = Vec::new();
+        let mut near = SessionContext { prng, ledger, servers, strange, notified: &mut notified };
         let pause_us = backends[number as usize].stream_on(&mut near)?;
         backends[number as usize].busy_until_us = Some(now_us + pause_us);
         Some(pause_us)

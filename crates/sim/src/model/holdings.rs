@@ -24,6 +24,7 @@ struct Cursor {
 pub(super) struct HeldBefore {
     temporary: BTreeSet<String>,
     listening: usize,
+    notifying: usize,
 }
 
 /// What one session holds.
@@ -37,6 +38,8 @@ pub(super) struct Holdings {
     locks: BTreeMap<u32, u32>,
     channels: BTreeSet<String>,
     listening: Vec<Listening>,
+    /// What NOTIFY sends when its transaction commits: channels and payloads.
+    notifying: Vec<(String, String)>,
 }
 
 impl Holdings {
@@ -114,9 +117,22 @@ impl Holdings {
         self.listening.push(listening);
     }
 
+    /// What is sent twice in a transaction comes once.
+    pub(super) fn notify(&mut self, channel: &str, payload: &str) {
+        let one = (channel.to_owned(), payload.to_owned());
+        if !self.notifying.contains(&one) {
+            self.notifying.push(one);
+        }
+    }
+
+    /// What the transaction that commits has sent.
+    pub(super) fn take_notifications(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.notifying)
+    }
+
     /// The channels of transactions that are over.
-    pub(super) fn channels(&self) -> String {
-        joined(self.channels.iter())
+    pub(super) fn channels(&self) -> &BTreeSet<String> {
+        &self.channels
     }
 
     /// Whether there is something of the kind with this letter in the pooler's question.
@@ -125,7 +141,6 @@ impl Holdings {
             "t" => !self.temporary.is_empty(),
             "h" => !self.cursors.is_empty(),
             "a" => !self.locks.is_empty(),
-            "l" => !self.channels.is_empty(),
             _ => false,
         }
     }
@@ -137,7 +152,11 @@ impl Holdings {
 
     /// SAVEPOINT.
     pub(super) fn snapshot(&self) -> HeldBefore {
-        HeldBefore { temporary: self.temporary.clone(), listening: self.listening.len() }
+        HeldBefore {
+            temporary: self.temporary.clone(),
+            listening: self.listening.len(),
+            notifying: self.notifying.len(),
+        }
     }
 
     /// What came behind a savepoint is undone. Cursors stay until ROLLBACK TO ends them.
@@ -147,6 +166,7 @@ impl Holdings {
             self.temporary.clone_from(&before.temporary);
         }
         self.listening.truncate(before.listening);
+        self.notifying.truncate(before.notifying);
     }
 
     /// ROLLBACK TO the savepoint at this place: cursors that were declared behind it are gone.
@@ -180,6 +200,7 @@ impl Holdings {
             self.temporary = saved;
         }
         self.listening.clear();
+        self.notifying.clear();
         if is_over {
             self.cursors.retain(|_, cursor| cursor.level.is_none());
         }
@@ -192,7 +213,7 @@ impl Holdings {
     }
 }
 
-fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
+pub(super) fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
@@ -205,14 +226,21 @@ mod tests {
         let mut held = Holdings::default();
         assert!(held.create_temporary("t") && held.declare("h", 0));
         held.listen(Listening::Begin("c".to_owned()));
-        assert_eq!(held.channels(), "");
+        held.notify("c", "x");
+        assert!(held.channels().is_empty());
         held.commit();
+        assert_eq!(held.take_notifications().len(), 1);
+        held.notify("c", "y");
         assert!(held.drop_temporary("t") && held.close("h") && held.declare("h1", 0));
         held.lock(1);
         held.listen(Listening::EndAll);
         held.roll_back(true);
         assert!(held.has_temporary("t"));
-        assert_eq!((held.cursors().as_str(), held.locks(), held.channels().as_str()), ("", 1, "c"));
+        assert!(held.take_notifications().is_empty());
+        assert_eq!(
+            (held.cursors().as_str(), held.locks(), joined(held.channels().iter())),
+            ("", 1, "c".to_owned())
+        );
     }
 
     #[test]

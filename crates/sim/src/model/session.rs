@@ -3,7 +3,7 @@
 //! Owns transaction state, what is skipped until Sync, and when output is flushed. Statements are run in
 //! `statement.rs`, the extended protocol's own messages are in `extended.rs`. Never knows a connection or a clock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::extended::{Portal, Prepared};
@@ -13,7 +13,7 @@ use super::parameters::{Parameters, Snapshot};
 use super::reply::{self, Sqlstate};
 use super::statement::{IN_FAILED, Running};
 use crate::prng::Prng;
-use crate::protocol::{Fields, message};
+use crate::protocol::{Fields, message, text};
 use crate::sql::{self, Statement, Tag};
 use crate::swarm::Servers;
 
@@ -30,6 +30,8 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) servers: &'a Servers,
     /// What must never happen and did.
     pub(crate) strange: &'a mut Vec<(&'static str, String)>,
+    /// What transactions that have committed notify of: channels and payloads.
+    pub(crate) notified: &'a mut Vec<(String, String)>,
 }
 
 /// What a session does next.
@@ -96,6 +98,15 @@ impl Work {
     }
 }
 
+/// What a session is notified of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notification {
+    /// The sender's.
+    pub(crate) process_id: u32,
+    pub(crate) channel: String,
+    pub(crate) payload: String,
+}
+
 /// A savepoint.
 #[derive(Debug)]
 pub(super) struct Savepoint {
@@ -127,6 +138,10 @@ pub(crate) struct Session {
     pub(super) savepoints: Vec<Savepoint>,
     /// What only this session has.
     pub(super) holdings: Holdings,
+    /// Notifications that it has not delivered yet.
+    inbox: VecDeque<Notification>,
+    /// ReadyForQuery was the last that it said, and nothing was read behind it.
+    is_at_rest: bool,
     /// The client whose statement came last.
     pub(super) used_by: Option<u32>,
     /// Statements of the extended protocol were executed since the last Sync.
@@ -164,6 +179,8 @@ impl Session {
             pending: Vec::new(),
             savepoints: Vec::new(),
             holdings: Holdings::default(),
+            inbox: VecDeque::new(),
+            is_at_rest: true,
             used_by: None,
             pipelined: false,
             implicit: false,
@@ -237,6 +254,7 @@ impl Session {
 
     /// A message came; only to be called while the session is [`Progress::Waiting`].
     pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
+        self.is_at_rest = false;
         if matches!(kind, b'Q' | b'F' | b'S') {
             let skipped = self.skipping && kind != b'S';
             self.readies.push_back(!(skipped || self.is_copying_in() || self.is_streaming()));
@@ -449,6 +467,17 @@ impl Session {
             near.ledger.commit(&mut self.pending);
             self.parameters.commit();
             self.holdings.commit();
+            for (channel, payload) in self.holdings.take_notifications() {
+                if self.listens_on(&channel) {
+                    let process_id = 10_000 + self.number;
+                    self.hear(Notification {
+                        process_id,
+                        channel: channel.clone(),
+                        payload: payload.clone(),
+                    });
+                }
+                near.notified.push((channel, payload));
+            }
         }
         self.abort();
     }
@@ -466,9 +495,56 @@ impl Session {
         }
         self.chatter(near);
         let status = if self.implicit { Status::Open } else { self.status };
+        let own = 10_000 + self.number;
+        // Its own ones are there by now; those of others may be.
+        if status == Status::Idle
+            && !self.left_open
+            && !self.inbox.is_empty()
+            && (self.inbox.iter().any(|one| one.process_id == own) || near.prng.chance(500_000))
+        {
+            self.give_notifications();
+        }
+        self.is_at_rest = status == Status::Idle && !self.left_open;
         reply::ready(&mut self.out, status.byte());
         self.chatter(near);
         self.flush();
+    }
+
+    /// Whether transactions that are over listen on this channel.
+    pub(crate) fn listens_on(&self, channel: &str) -> bool {
+        self.holdings.channels().contains(channel)
+    }
+
+    /// The channels that it listens on.
+    pub(crate) fn channels(&self) -> &BTreeSet<String> {
+        self.holdings.channels()
+    }
+
+    /// A transaction has committed that notifies it.
+    pub(crate) fn hear(&mut self, one: Notification) {
+        self.inbox.push_back(one);
+    }
+
+    /// What it was notified of meanwhile is said, if it is idle. False if there is nothing.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let delivers = self.is_at_rest && !self.inbox.is_empty();
+        if delivers {
+            self.give_notifications();
+            self.flush();
+        }
+        delivers
+    }
+
+    fn give_notifications(&mut self) {
+        while let Some(one) = self.inbox.pop_front() {
+            if self.listens_on(&one.channel) {
+                message(&mut self.out, b'A', |body| {
+                    body.extend_from_slice(&one.process_id.to_be_bytes());
+                    text(body, one.channel.as_bytes());
+                    text(body, one.payload.as_bytes());
+                });
+            }
+        }
     }
 
     pub(super) fn flush(&mut self) {

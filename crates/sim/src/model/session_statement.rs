@@ -1,7 +1,7 @@
 //! What statements about a session's state do, and what the pooler is answered that asks for it.
 
 use super::extended::Prepared;
-use super::holdings::Listening;
+use super::holdings::{Listening, joined};
 use super::reply;
 use super::session::{Session, SessionContext};
 use crate::session_sql::{BY_TRIGGER, HIDDEN, Question, SessionStatement};
@@ -9,6 +9,9 @@ use crate::sql::Tag;
 
 /// The table whose trigger sets something.
 const AUDITED: &str = "audited";
+
+/// So many channels the pooler's question names at most.
+const ASKED_CHANNELS: usize = 65;
 
 impl Session {
     /// The value in the one row of a statement that returns one, which is executed here.
@@ -39,7 +42,7 @@ impl Session {
             }
             Locks => self.holdings.locks().to_string(),
             Cursors => self.holdings.cursors(),
-            Channels => self.holdings.channels(),
+            Channels => joined(self.holdings.channels().iter()),
             Prepared => {
                 let names = self.statements.iter().filter(|(_, prepared)| prepared.is_of_sql());
                 let names: Vec<_> = names.map(|(name, _)| String::from_utf8_lossy(name)).collect();
@@ -88,6 +91,10 @@ impl Session {
                 self.holdings.listen(ends);
                 Ok("UNLISTEN")
             }
+            Notify(channel, payload) => {
+                self.holdings.notify(channel, payload);
+                Ok("NOTIFY")
+            }
             DiscardTemporary => {
                 self.holdings.drop_all_temporary();
                 Ok("DISCARD TEMP")
@@ -119,6 +126,10 @@ impl Session {
             }
         }
         for letter in &question.kinds {
+            if letter == "l" {
+                let channels = self.holdings.channels().iter().take(ASKED_CHANNELS);
+                rows.extend(channels.map(|name| [letter.clone(), String::new(), hex(name)]));
+            }
             if self.holdings.has_kind(letter) {
                 rows.push([letter.clone(), String::new(), String::new()]);
             } else if letter == "p" {

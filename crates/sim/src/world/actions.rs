@@ -54,7 +54,11 @@ impl<P: Pooler> World<P> {
             self.say(format_args!("shard {shard} > {action:?}"));
         }
         match action {
-            Action::Send { .. } | Action::LoginComplete { .. } | Action::Log(_) => (),
+            Action::Send { .. } | Action::LoginComplete { .. } => (),
+            Action::Log(record) => {
+                let is_loss = |text: &str| text.contains("clients miss notifications until");
+                self.checker.listener_losses += u64::from(is_loss(&format!("{record:?}")));
+            }
             Action::Connect { conn, target } => {
                 let spot = self.add_socket(shard, conn, None);
                 let now_us = self.clock.now_us();

@@ -15,6 +15,10 @@ impl<P: Pooler> World<P> {
         while let Some(woken) = self.cluster.woken.pop() {
             self.drive_one(woken);
         }
+        for (signalled, us) in std::mem::take(&mut self.cluster.signalled) {
+            self.clock.after(us, What::BackendWake(signalled));
+        }
+        self.checker.sent.append(&mut self.cluster.sent);
         if let Some((invariant, text)) = self.cluster.strange.pop() {
             self.checker.object(invariant, text);
         }
@@ -50,6 +54,9 @@ impl<P: Pooler> World<P> {
                     if bytes.is_empty() {
                         if self.network.exhausted(end) {
                             return self.end_backend(number, Ending::Finish);
+                        }
+                        if self.cluster.backend(number).deliver() {
+                            continue;
                         }
                         if let Some(us) = self.cluster.stream_on(number, now_us) {
                             self.write_output(number);

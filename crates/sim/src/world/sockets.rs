@@ -428,7 +428,7 @@ impl<P: Pooler> World<P> {
                 if self.has_just_been_taken_over() {
                     return;
                 }
-                let limit = pooling.pool_size + pooling.reserve_pool_size;
+                let limit = pooling.pool_size + pooling.reserve_pool_size + self.listeners(database, user);
                 let database_limit = pooling.max_db_connections;
                 if of_pool > limit {
                     let text =
@@ -442,6 +442,13 @@ impl<P: Pooler> World<P> {
                 }
             }
         }
+    }
+
+    /// Connections that listen for the clients of a pool, beside its others.
+    fn listeners(&self, database: &str, user: &str) -> u32 {
+        let pools = self.shards.iter().flat_map(|shard| shard.pooler.pools());
+        let ours = pools.filter(|state| state.database == database && state.user == user);
+        ours.map(|state| state.pool.listeners()).sum()
     }
 
     fn open_taps(&self) -> impl Iterator<Item = &Tap> {
