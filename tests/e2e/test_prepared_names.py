@@ -83,7 +83,7 @@ SCRIPTS = {
         Q("deallocate p"), Q("prepare p as select * from changed"), Q("execute p"), Q("execute p"), Q("execute p"), Q("execute p"), Q("drop table changed"),
     ],
     "in a function": [Q("do $$ begin execute 'prepare p as select 5'; end $$"), Q("execute p"), Q("execute p"), B("p"), Q("do $$ begin execute 'deallocate p'; end $$"), Q("execute p")],
-    "names of the pooler's own": [P("b", "select 1"), Q('execute "PGBOUNCER_1"'), B("PGBOUNCER_1"), Q('prepare "PGBOUNCER_77" as select 1'), Q('execute "PGBOUNCER_77"'), Q('deallocate "PGBOUNCER_77"'), B("b")],
+    "names of the pooler's own": [P("b", "select 1"), Q('execute "PGBOUNCER_78"'), B("PGBOUNCER_78"), Q('prepare "PGBOUNCER_77" as select 1'), Q('execute "PGBOUNCER_77"'), Q('deallocate "PGBOUNCER_77"'), B("b")],
     "psycopg": [P("_pg3_0", "select $1::int"), B("_pg3_0", b"1"), X("DEALLOCATE _pg3_0"), P("_pg3_1", "select 2"), B("_pg3_1"), X("DEALLOCATE ALL"), P("_pg3_0", "select 3"), B("_pg3_0")],
     "asyncpg": [P("__asyncpg_stmt_1__", "select 1") , D("__asyncpg_stmt_1__"), B("__asyncpg_stmt_1__"), C("__asyncpg_stmt_1__"), Q("DEALLOCATE ALL"), B("__asyncpg_stmt_1__")],
     "jdbc": [

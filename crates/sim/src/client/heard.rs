@@ -20,6 +20,8 @@ pub(super) struct Heard {
     is_between: bool,
     /// Its own ones since the last ReadyForQuery.
     own: Vec<Notification>,
+    /// Its own ones that have not come yet, because it has sent further requests meanwhile: they come before the last ReadyForQuery.
+    late: Vec<Notification>,
     /// Losses of listening connections until it came.
     losses: u64,
 }
@@ -32,6 +34,7 @@ impl Heard {
             position: 0,
             is_between: true,
             own: Vec::new(),
+            late: Vec::new(),
             losses: checker.listener_losses,
         }
     }
@@ -84,18 +87,26 @@ impl Heard {
         Ok(())
     }
 
-    /// An answer has come.
-    pub(super) fn answered(&mut self, answer: &Answer, checker: &InvariantChecker) -> Result<(), String> {
+    /// An answer has come; behind the last one PostgreSQL owes nothing.
+    pub(super) fn answered(
+        &mut self,
+        answer: &Answer,
+        is_last: bool,
+        checker: &InvariantChecker,
+    ) -> Result<(), String> {
         self.is_between = answer.kind == b'Z' && answer.body == b"I";
         if answer.kind != b'Z' {
             return Ok(());
         }
         let own = std::mem::take(&mut self.own);
-        let is_heard = |one: &&Notification| {
+        let is_heard = |one: &Notification| {
             own.iter().any(|heard| heard.channel == one.channel && heard.payload == one.payload)
         };
-        if let Some(missed) =
-            answer.own.iter().find(|one| !is_heard(one)).filter(|_| checker.listener_losses == self.losses)
+        self.late.extend(answer.own.iter().cloned());
+        self.late.retain(|one| !is_heard(one));
+        if is_last
+            && let Some(missed) = std::mem::take(&mut self.late).first()
+            && checker.listener_losses == self.losses
         {
             return Err(format!("got ReadyForQuery and not {missed:?}, which it has sent itself"));
         }

@@ -207,7 +207,8 @@ impl Client {
         if fatal {
             return self.leave_wild(wild, context);
         }
-        if let Err(text) = wild.heard.answered(&answer, context.checker) {
+        let is_last = shadow.front().is_none();
+        if let Err(text) = wild.heard.answered(&answer, is_last, context.checker) {
             return self.object("I21", text, context);
         }
         let Some(parameters) = answer.parameters else { return };
