@@ -307,6 +307,13 @@ impl ServerProtocol {
         self.gate.open();
     }
 
+    /// The server leaves its client: what waits for parameters, and what was reset, is that client's.
+    #[inline]
+    pub fn leave_client(&mut self) {
+        self.release_requests();
+        self.effects.take_lost();
+    }
+
     /// [`ServerProtocol::hold_requests`] was called.
     #[inline]
     #[must_use]

@@ -169,7 +169,7 @@ impl Server {
         if self.client().is_some() {
             self.phase = Phase::AwaitingCancel;
         }
-        self.protocol.release_requests();
+        self.protocol.leave_client();
     }
 
     /// It is unlinked and quiet. True if no cancel is on its way to it: then it is free.

@@ -438,3 +438,103 @@ fn a_client_that_only_listens_is_not_pinned() {
     assert!(!world.closed.contains(&own_server) && !world.closed.contains(&first));
     assert_eq!(world.tags(second), "CZ");
 }
+
+/// Answers SETs of Weir's.
+fn applied(world: &mut World, server: ConnId, name: &str) {
+    let bytes = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", name.as_bytes());
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &bytes);
+}
+
+/// Another client, which has reset the name of its startup packet and listens on `b`: it is to be handed over.
+fn with_a_reset(world: &mut World) -> (ConnId, ConnId) {
+    let client = world.client(&[("application_name", "mine")]);
+    world.query(client, "reset all; listen b");
+    let own = server(world);
+    applied(world, own, "mine");
+    world.sent.clear();
+    world.receive(
+        own,
+        &message(|out| {
+            encode::command_complete(out, "RESET");
+            encode::command_complete(out, "LISTEN");
+            encode::parameter_status(out, b"application_name", b"");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    channels(world, own, &["b"]);
+    (client, own)
+}
+
+#[test]
+fn one_that_is_not_handed_over_has_the_values_of_its_startup_packet() {
+    let (mut world, _, shared) = listening(ON);
+    let (client, own) = with_a_reset(&mut world);
+    world.query(client, "select 1");
+    world.sent.clear();
+    world.event(Event::HungUp { conn: shared });
+    world.pass(1_000);
+    let sent = world.text(own);
+    assert!(sent.contains("application_name='mine'") && !sent.contains("select 1"), "{sent}");
+    applied(&mut world, own, "mine");
+    assert!(world.text(own).contains("select 1"), "{}", world.text(own));
+}
+
+#[test]
+fn what_was_reset_for_one_that_listens_is_not_reset_for_the_next() {
+    let (mut world, _, shared) = listening(ON);
+    let client = world.client(&[("application_name", "mine")]);
+    world.query(client, "listen a");
+    let own = server(&mut world);
+    applied(&mut world, own, "mine");
+    world.sent.clear();
+    done(&mut world, own, "LISTEN");
+    channels(&mut world, own, &["a"]);
+    let marker = world.text(own).split("NOTIFY weir_handover,'").nth(1).unwrap()[..32].to_owned();
+    world.receive(shared, &notification("weir_handover", &marker));
+    world.receive(own, &[notification("weir_handover", &marker), completed("NOTIFY")].concat());
+    done(&mut world, own, "UNLISTEN");
+    world.query(client, "reset all");
+    world.sent.clear();
+    done(&mut world, own, "LISTEN");
+    let reset = message(|out| {
+        encode::command_complete(out, "RESET");
+        encode::parameter_status(out, b"application_name", b"");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(own, &reset);
+    done(&mut world, own, "SELECT 0");
+    assert!(world.text(own).contains("UNLISTEN *"));
+    done(&mut world, own, "UNLISTEN");
+    let next = world.client(&[("lock_timeout", "1s")]);
+    let call = message(|out| {
+        encode::parse(out, b"", b"do ''", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(next, &call);
+    done(&mut world, own, "SET");
+    let called = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+    });
+    world.receive(own, &called);
+    applied(&mut world, own, "second");
+    let report = message(|out| encode::parameter_status(out, b"in_hot_standby", b"on"));
+    let found = message(|out| {
+        encode::data_row(out, [b"s" as &[u8], b"application_name", b"7365636f6e64"].map(Some));
+        encode::data_row(out, [b"s" as &[u8], b"lock_timeout", b"3173"].map(Some));
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(own, &[&found, &report[..7]].concat());
+    world.sent.clear();
+    world.receive(own, &report[7..]);
+    world.query(next, "select 2");
+    let sent = world.text(own);
+    assert!(sent.contains("select 2") && !sent.contains("application_name"), "{sent}");
+}

@@ -15,7 +15,8 @@ use crate::client::Client;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, first_message, internal_query, listener, notify, pins, relay, server_end, session_state,
+    backpressure, checkout, first_message, internal_query, listener, notify, pins, relay, server_end,
+    session_state,
 };
 use crate::local_pools::listener::{Direction, FromServer, HandOver, MARKERS, Step};
 use crate::local_pools::local_pool::LocalPool;
@@ -360,7 +361,7 @@ pub(crate) fn abandon(core: &mut Core, pool_id: PoolId, client_conn: ConnId) {
     }
 }
 
-/// The client goes on with the server that listens for it.
+/// The client goes on with the server that listens for it, once that has what was reset of the client's startup values.
 fn stay(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     client.phase = client::Phase::Linked(server_conn);
@@ -375,6 +376,14 @@ fn stay(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     notify::flush_ready(core, client_conn);
     if !pins::settle(core, client_conn, server_conn) {
         return;
+    }
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    if let Some(sets) = client.parameters.sets_from(&server.protocol.parameters, &core.tracked) {
+        if !server.protocol.is_quiet() {
+            return server.protocol.hold_requests();
+        }
+        server.protocol.take_lost();
+        return checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
     }
     backpressure::resume_client(core, client_conn);
     relay::send_held(core, client_conn, server_conn);
