@@ -538,3 +538,16 @@ fn what_was_reset_for_one_that_listens_is_not_reset_for_the_next() {
     let sent = world.text(own);
     assert!(sent.contains("select 2") && !sent.contains("application_name"), "{sent}");
 }
+
+#[test]
+fn one_that_unlistens_has_left_its_channel_although_a_report_is_not_whole() {
+    let (mut world, client, _) = listening(ON);
+    let own_server = linked(&mut world, client, "unlisten a", &completed("UNLISTEN"));
+    let report = message(|out| encode::parameter_status(out, b"in_hot_standby", b"on"));
+    world.receive(own_server, &[&completed("SELECT 0"), &report[..7]].concat());
+    world.receive(own_server, &report[7..]);
+    world.sent.clear();
+    world.query(client, "select 1");
+    let sent = world.text(own_server);
+    assert!(sent.contains("select 1") && !sent.contains("LISTEN"), "{sent}");
+}

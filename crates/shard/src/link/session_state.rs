@@ -119,6 +119,10 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     if is_known && !pins::settle(core, client_conn, server_conn) {
         return notify::flush_ready(core, client_conn);
     }
+    let listened = core.conns.find_client(client_conn).is_some_and(|client| client.listening.is_some());
+    if is_known {
+        hand_over::note_channels(core, client_conn, server_conn);
+    }
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
     let is_session = server.mode(&core.local_pools) == Some(PoolMode::Session);
@@ -134,11 +138,8 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
         return notify::flush_ready(core, client_conn);
     }
     // With what the shared connection delivers, it goes to the client in the order of commits.
-    if client.listening.is_none() {
+    if !listened {
         deliver_notifications(core, server_conn, client_conn);
-    }
-    if is_known {
-        hand_over::note_channels(core, client_conn, server_conn);
     }
     if is_known && hand_over::leave(core, client_conn, server_conn) {
         return;
