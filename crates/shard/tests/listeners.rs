@@ -551,3 +551,13 @@ fn one_that_unlistens_has_left_its_channel_although_a_report_is_not_whole() {
     let sent = world.text(own_server);
     assert!(sent.contains("select 1") && !sent.contains("LISTEN"), "{sent}");
 }
+
+#[test]
+fn one_that_was_told_fatal_does_not_leave_its_server() {
+    let (mut world, client, _) = listening(ON);
+    let fatal = message(|out| encode::error(out, "FATAL", "57P01", "terminating connection"));
+    let own_server = linked(&mut world, client, "select 1", &[completed("SELECT 1"), fatal].concat());
+    assert_eq!((world.tags(client).as_str(), world.text(own_server).as_str()), ("CZE", ""));
+    world.event(Event::HungUp { conn: own_server });
+    assert!(world.closed.contains(&client));
+}

@@ -49,7 +49,8 @@ pub(crate) fn leave(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return false };
     let shared = local_pool.listener.as_deref().and_then(|listener| listener.conn());
-    if !server.protocol.is_quiet() || server.unsent || server.cancels > 0 {
+    let is_ended = server.close_when_free == Some(CloseReason::SentFatal);
+    if is_ended || !server.protocol.is_quiet() || server.unsent || server.cancels > 0 {
         return false;
     }
     if shared.is_some() && client.listening.as_deref().is_some_and(Listening::awaits_own) {
