@@ -320,7 +320,7 @@ live {
     server_tls_sslmode: SslMode, SslMode, "prefer", Reload,
         "Whether servers on TCP are asked for TLS (allow, prefer: they may decline; require: they may not), and must present a certificate signed by server_tls_ca_file (verify-ca), for the host's name (verify-full).";
     session_state: SessionState, SessionState, "virtual", Reload,
-        "What becomes of what a client leaves in its session in transaction and statement pooling. With `virtual`, settings and statements prepared by SQL follow the client, other state (temporary tables, cursors WITH HOLD, session advisory locks, LISTEN) keeps the client on its server connection until it is gone, and any startup parameter is accepted; Weir asks the server what its session holds after each transaction that may have changed it. `off` leaves it on the server connection, as PgBouncer does.",
+        "What becomes of what a client leaves in its session in transaction and statement pooling. With `virtual`, settings, statements prepared by SQL and the channels of LISTEN follow the client, other state (temporary tables, cursors WITH HOLD, session advisory locks) keeps the client on its server connection until it is gone, and any startup parameter is accepted; Weir asks the server what its session holds after each transaction that may have changed it. `off` leaves it on the server connection, as PgBouncer does.",
         own;
     so_reuseport: bool, Boolean, "0", Restart,
         "Lets several processes listen on the same port.",
