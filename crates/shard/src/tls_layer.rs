@@ -298,7 +298,7 @@ fn unsecured(core: &mut Core, conn: ConnId, fault: &HandshakeFault, was_secured:
         }
         Some(Conn::Cancel(_)) => {
             core.log(Level::Warning, format!("cancel request: {text}"));
-            core.act(Action::Close { conn });
+            cancel::close(core, conn);
         }
         Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
     }

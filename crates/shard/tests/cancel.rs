@@ -295,3 +295,17 @@ fn an_operators_cancel_is_no_client_and_is_reported_to_no_shard() {
     assert!(world.closed.contains(&carrier), "given up after cancel_wait_timeout");
     assert!(world.shard_messages.is_empty(), "{:?}", world.shard_messages);
 }
+
+#[test]
+fn a_carrier_that_is_being_closed_runs_into_no_timeout() {
+    let mut world = World::new("cancel_wait_timeout = 1");
+    let (client, process_id, secret) = greeted(&mut world, Version::V3_0);
+    world.query(client, "select 1");
+    cancel(&mut world, process_id, &secret);
+    let carrier = world.connecting.pop().unwrap();
+    world.event(Event::Connected { conn: carrier, remote: None, local: None });
+    world.is_slow_to_close = true;
+    world.event(Event::HungUp { conn: carrier });
+    world.pass(2_000);
+    assert_eq!(world.closed.iter().filter(|closed| **closed == carrier).count(), 1);
+}

@@ -152,7 +152,7 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
         requester,
         since_us: now_us,
         sent: false,
-        timed_out: false,
+        closes: false,
         tls,
     };
     let conn = core.conns.reserve();
@@ -274,16 +274,27 @@ pub(crate) fn cancel_over(core: &mut Core, requester: CancelRequester) {
 pub(crate) fn check_cancel_conn_deadline(core: &mut Core, conn: ConnId) {
     let (now_us, limit_us) = (core.now.mono_us, micros(core.config.global.cancel_wait_timeout));
     let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) else { return };
-    if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.timed_out {
+    if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.closes {
         return;
     }
-    cancel_conn.timed_out = true;
     let (requester, sent) = (cancel_conn.requester, cancel_conn.sent);
     log_cancel_timeout(core, requester);
     if sent {
-        return core.act(Action::Close { conn });
+        return close(core, conn);
     }
     drop_waiting(core, conn);
+}
+
+/// Closes the connection that carries a cancel request, unless it is being closed.
+pub(crate) fn close(core: &mut Core, conn: ConnId) {
+    let closes = match core.conns.get_mut(conn) {
+        Some(Conn::Cancel(carrier)) => &mut carrier.closes,
+        Some(Conn::PeerCancel(carrier)) => &mut carrier.closes,
+        _ => return,
+    };
+    if !std::mem::replace(closes, true) {
+        core.act(Action::Close { conn });
+    }
 }
 
 /// Where the client with this key is.
@@ -333,7 +344,7 @@ pub(crate) fn send_cancel(core: &mut Core, conn: ConnId) {
     if runs {
         core.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
     } else {
-        core.act(Action::Close { conn });
+        close(core, conn);
     }
 }
 
@@ -373,6 +384,6 @@ pub(crate) fn cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     match bytes {
         [b'S'] => core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
         // A cancel key is not sent in clear over a connection that had to use TLS.
-        _ => core.act(Action::Close { conn }),
+        _ => close(core, conn),
     }
 }

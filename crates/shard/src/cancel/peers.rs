@@ -17,7 +17,7 @@ use crate::connections::kinds::{CancelRequester, PeerCancelConn};
 use crate::core::Core;
 use crate::link::client_end;
 use crate::time::micros;
-use crate::{Action, ConnId, Target, cancel};
+use crate::{ConnId, Target, cancel};
 
 /// What waits for its turn at one peer, and how many connections to it all shards have.
 pub(crate) struct PeerPool {
@@ -88,7 +88,7 @@ impl Cancels {
             key,
             requester: (requester, requester_id),
             since_us,
-            timed_out: false,
+            closes: false,
             turn: None,
             is_one_of_many: self.to_all_peers.contains_key(&(requester, requester_id)),
         };
@@ -175,15 +175,14 @@ impl Cancels {
         };
         if limit_us == 0
             || now_us.saturating_sub(peer_cancel_conn.since_us) < limit_us
-            || peer_cancel_conn.timed_out
+            || peer_cancel_conn.closes
         {
             return;
         }
-        peer_cancel_conn.timed_out = true;
         let (requester, has_turn) = (peer_cancel_conn.requester, peer_cancel_conn.turn.is_some());
         cancel::log_cancel_timeout(core, CancelRequester::Local(requester.0, requester.1));
         if has_turn {
-            return core.act(Action::Close { conn });
+            return cancel::close(core, conn);
         }
         self.drop_waiting_peer_cancel_conn(core, conn);
     }

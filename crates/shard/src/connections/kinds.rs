@@ -25,8 +25,8 @@ pub(crate) struct CancelConn {
     pub(crate) since_us: u64,
     /// Its turn has come.
     pub(crate) sent: bool,
-    /// It has run into `cancel_wait_timeout`.
-    pub(crate) timed_out: bool,
+    /// It is being closed.
+    pub(crate) closes: bool,
     /// Whether it goes through TLS.
     pub(crate) tls: CancelTls,
 }
@@ -57,8 +57,8 @@ pub(crate) struct PeerCancelConn {
     /// The client to close when it is over, with its id: by then its connection number may be reused.
     pub(crate) requester: (ConnId, u64),
     pub(crate) since_us: u64,
-    /// It has run into `cancel_wait_timeout`.
-    pub(crate) timed_out: bool,
+    /// It is being closed.
+    pub(crate) closes: bool,
     /// Its turn has come; true once it is connected.
     pub(crate) turn: Option<bool>,
     /// Others carry the same request to other peers.
