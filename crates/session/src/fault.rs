@@ -95,6 +95,8 @@ pub enum ServerFault {
     LongLogin,
     /// A BEGIN that the client had been told to have succeeded.
     BeginRefused,
+    /// A setting of the client's, in front of its request.
+    SettingRefused,
 }
 
 impl ServerFault {
@@ -109,6 +111,9 @@ impl ServerFault {
             ServerFault::LongLogin => "server sent too much before it was ready".into(),
             ServerFault::BeginRefused => {
                 "server refused the deferred BEGIN; the request was not executed".into()
+            }
+            ServerFault::SettingRefused => {
+                "server refused a setting of the client's; the request was not executed".into()
             }
         }
     }

@@ -251,6 +251,14 @@ impl Parameters {
         }
     }
 
+    /// Takes over what clients can set, tracked or not.
+    pub(crate) fn take_over_settable(&mut self, other: &Parameters, tracked: &Tracked) {
+        for position in (0..self.values.tracked.len()).filter(|position| !tracked.is_read_only(*position)) {
+            self.take_over(position, other);
+        }
+        self.set_others(other.others().clone());
+    }
+
     /// Takes over from `other` what stands at this position, a value or none.
     pub fn take_over(&mut self, position: usize, other: &Parameters) {
         if self.value(position) != other.value(position) {
@@ -304,6 +312,11 @@ impl Parameters {
         sets.push_str(&self.sets(&reset, tracked, Place::Outside).unwrap_or_default());
         self.others().push_role(&mut sets);
         Some(sets)
+    }
+
+    /// The statements in a string of one of these functions.
+    pub fn statements(sets: &str) -> impl Iterator<Item = &str> {
+        sets::statements(sets)
     }
 
     /// The statements that give a server with `now` these values, whatever else was set there.

@@ -8,6 +8,7 @@ mod deferred_begin;
 mod effects;
 mod gate;
 pub(crate) mod internal;
+pub(crate) mod leading_settings;
 mod pending_resets;
 mod prepared_by_sql;
 mod reply_stream;
@@ -27,6 +28,7 @@ use copy::CopyPhase;
 use effects::SentEffects;
 use gate::RequestGate;
 use internal::InternalReplies;
+use leading_settings::LeadingSettings;
 use prepared_by_sql::PreparedBySql;
 use reply_stream::ReplyStream;
 use request_stream::RequestStream;
@@ -116,6 +118,8 @@ pub struct ServerProtocol {
     pub(crate) session: SessionKnowledge,
     /// Preparing it the statements that its client has prepared by SQL.
     pub(crate) prepared_by_sql: PreparedBySql,
+    /// What Weir has set in front of the request that runs.
+    pub(crate) leading: Option<Box<LeadingSettings>>,
     /// Parameters reported last in bytes other than ASCII.
     pub(crate) non_ascii: NonAscii,
     /// Statements prepared here.
@@ -143,6 +147,7 @@ impl ServerProtocol {
             internal: InternalReplies::default(),
             session: SessionKnowledge::default(),
             prepared_by_sql: PreparedBySql::default(),
+            leading: None,
             non_ascii: NonAscii::default(),
             statements: ServerStatements::default(),
             parameters,
@@ -238,6 +243,7 @@ impl ServerProtocol {
             internal: _,
             session: _,         // Asked for by the shard once all this holds.
             prepared_by_sql: _, // What is given is owed.
+            leading: _,
             non_ascii: _,
             statements: _,
             parameters: _,

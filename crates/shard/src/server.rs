@@ -102,6 +102,8 @@ pub(crate) struct Server {
     pub(crate) dedicated: Option<Dedicated>,
     /// What it reported at login, where its clients are told that at theirs (`assign_server_at_login`).
     pub(crate) info: Option<Box<ServerInfo>>,
+    /// The statements that give it its client's settings, to be sent in front of the client's request.
+    pub(crate) due_settings: Option<Box<str>>,
     /// The error that a query of Weir's own got.
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
@@ -169,6 +171,7 @@ impl Server {
         if self.client().is_some() {
             self.phase = Phase::AwaitingCancel;
         }
+        self.due_settings = None;
         self.protocol.leave_client();
     }
 

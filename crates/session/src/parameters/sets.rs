@@ -61,6 +61,20 @@ pub(super) fn push_set(sets: &mut String, name: &str, value: &str, position: usi
     sets.push_str(if is_local { ",true);" } else { ",false);" });
 }
 
+/// The statements of a string of SETs that Weir has made: quotes are doubled in it, and there is no backslash in them.
+pub(super) fn statements(sets: &str) -> impl Iterator<Item = &str> {
+    let mut quote = None;
+    let ends = move |byte: char| {
+        match quote {
+            None if matches!(byte, '\'' | '"') => quote = Some(byte),
+            Some(open) if open == byte => quote = None,
+            _ => {}
+        }
+        quote.is_none() && byte == ';'
+    };
+    sets.split(ends).filter(|statement| !statement.is_empty())
+}
+
 /// It reads the same under every client_encoding and standard_conforming_strings.
 fn is_plain(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii() && byte != b'\\')

@@ -23,6 +23,11 @@ impl Step<'_, '_> {
             }
             return action;
         }
+        if self.server.replies.front() == Some(PendingReply::LeadingSetting)
+            && let Some(refused) = self.leading_setting_refused(whole)
+        {
+            return refused;
+        }
         let quiet = self.server.replies.is_empty() && self.server.transaction.is_at_rest();
         // Of a client that keeps its server between transactions the session ends, as it would without a pooler.
         let is_released = self.context.releases_between_transactions && !self.server.session.keeps_client();
@@ -96,6 +101,18 @@ impl Step<'_, '_> {
             client.drop_describes_before(self.server.replies.answered(), self.context.registry);
         }
         self.end_unneeded_recording();
+    }
+
+    /// The server has refused a setting of the client's: the request behind it is skipped. None if the error ends the connection, which the
+    /// client is told as at any other time.
+    fn leading_setting_refused(&mut self, body: Option<&[u8]>) -> Option<ReplyAction> {
+        let Some(body) = body else { return Some(self.swallow_body()) };
+        let severity = wire::error::parse(body).severity().unwrap_or(b"");
+        if severity == b"FATAL" || severity == b"PANIC" {
+            return None;
+        }
+        *self.context.internal_error = Some(body.to_vec());
+        Some(ReplyAction::Fault(ServerFault::SettingRefused))
     }
 
     /// The error of a request behind which the client cannot go on.

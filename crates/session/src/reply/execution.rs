@@ -20,6 +20,7 @@ impl Step<'_, '_> {
     pub(super) fn data(&mut self) -> ReplyAction {
         match self.server.replies.front() {
             Some(PendingReply::InternalQuery) => self.internal_data(),
+            Some(PendingReply::LeadingSetting) => self.swallow_body(),
             Some(_) => ReplyAction::Pass,
             None => ReplyAction::Fault(ServerFault::OutOfStep(self.input[self.at])),
         }
@@ -34,7 +35,7 @@ impl Step<'_, '_> {
             }
             Some(PendingReply::Query) => ReplyAction::Pass,
             Some(PendingReply::InternalQuery) => self.swallow_body(),
-            Some(PendingReply::DeferredBegin) => self.deferred_begin_step(),
+            Some(PendingReply::DeferredBegin | PendingReply::LeadingSetting) => self.in_front_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }
@@ -44,6 +45,9 @@ impl Step<'_, '_> {
         // Those that are looked for begin with a D, P or R, and so do others; the rest need not be whole.
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return ReplyAction::Hold;
+        }
+        if self.server.replies.front() == Some(PendingReply::LeadingSetting) {
+            return self.in_front_step();
         }
         if self.server.session.is_followed()
             && self.server.replies.front() != Some(PendingReply::InternalQuery)
@@ -126,6 +130,15 @@ impl Step<'_, '_> {
         }
         self.outcome.ready += 1;
         self.outcome.idle += u32::from(status == Status::Idle);
+        if self.server.leading.is_some() {
+            return self.ready_behind_leading_settings(status);
+        }
+        self.ready_for_client(status)
+    }
+
+    /// What is sent in place of it.
+    #[inline(always)]
+    pub(super) fn ready_for_client(&mut self, status: Status) -> ReplyAction {
         if self.server.effects.resets.is_noted() {
             return self.ready_behind_reset(status);
         }

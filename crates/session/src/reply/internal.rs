@@ -84,7 +84,11 @@ impl Step<'_, '_> {
 
     /// What comes now is not for a client: it answers Weir's own query, or no client is linked.
     pub(super) fn is_private(&self) -> bool {
-        !self.context.has_client || self.server.replies.front() == Some(PendingReply::InternalQuery)
+        !self.context.has_client
+            || matches!(
+                self.server.replies.front(),
+                Some(PendingReply::InternalQuery | PendingReply::LeadingSetting)
+            )
     }
 
     /// Swallowing needs the whole frame; Weir's own queries have small answers.
@@ -116,9 +120,9 @@ impl Step<'_, '_> {
         }
     }
 
-    /// A message of a deferred BEGIN is answered, once its reply is here whole.
+    /// A message of Weir's in front of the client's request is answered, once its reply is here whole.
     #[cold]
-    pub(super) fn deferred_begin_step(&mut self) -> ReplyAction {
+    pub(super) fn in_front_step(&mut self) -> ReplyAction {
         let action = self.swallow_body();
         if matches!(action, ReplyAction::Swallow) {
             self.server.replies.pop();
@@ -130,7 +134,7 @@ impl Step<'_, '_> {
     pub(super) fn internal_step(&mut self, header: Header) -> ReplyAction {
         match (self.server.replies.front(), self.server.internal.result()) {
             (Some(PendingReply::InternalQuery), Some(_)) => self.swallow_body(),
-            (Some(PendingReply::DeferredBegin), _) => self.deferred_begin_step(),
+            (Some(PendingReply::DeferredBegin | PendingReply::LeadingSetting), _) => self.in_front_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

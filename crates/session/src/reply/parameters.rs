@@ -2,7 +2,8 @@
 //!
 //! Owns when a reported value counts as known. The client gets the server's bytes unchanged in any case.
 
-use wire::backend;
+use wire::backend::{self, Status};
+use wire::encode;
 use wire::frame::Header;
 
 use super::{ReplyAction, Step};
@@ -16,6 +17,9 @@ impl Step<'_, '_> {
             return ReplyAction::Fault(ServerFault::Malformed);
         };
         if let Some(position) = self.context.tracked.position(name) {
+            if self.server.leading.is_some() && self.is_of_leading_settings(position, value) {
+                return ReplyAction::Swallow;
+            }
             if self.context.registry.is_setting(position) {
                 let segment = self.server.replies.answering_segment();
                 self.server.statements.settings_changed(segment);
@@ -34,6 +38,39 @@ impl Step<'_, '_> {
         }
         // While Weir sets its client's values on the server, the client is not sent the reports: it has these values.
         if self.is_private() { ReplyAction::Swallow } else { ReplyAction::Pass }
+    }
+
+    /// It is what Weir has set in front of the client's request, as the client has it: PostgreSQL reports it with ReadyForQuery only.
+    #[cold]
+    fn is_of_leading_settings(&mut self, position: usize, value: &[u8]) -> bool {
+        let is_awaited = self.server.leading.as_mut().is_some_and(|leading| leading.note_report(position));
+        is_awaited && self.server.parameters.text(position).is_some_and(|text| text.as_bytes() == value)
+    }
+
+    /// ReadyForQuery behind a request in front of which Weir has set parameters: those that the server has not reported are as before, by
+    /// the request, and the client is told.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ready_behind_leading_settings(&mut self, status: Status) -> ReplyAction {
+        let mut told = Vec::new();
+        let leading = self.server.leading.take();
+        for (position, value) in leading.iter().flat_map(|leading| leading.unchanged()) {
+            self.server.parameters.set(position, value);
+            self.outcome.parameters_changed = true;
+            if !self.withholds(position) {
+                let name = self.context.tracked.name(position);
+                encode::parameter_status(&mut told, name.as_bytes(), value.as_bytes());
+            }
+        }
+        let action = self.ready_for_client(status);
+        match action {
+            _ if told.is_empty() => return action,
+            ReplyAction::Pass => encode::ready(&mut told, status),
+            ReplyAction::Replaced => told.extend(self.server.internal.take_replacement()),
+            _ => return action,
+        }
+        self.server.internal.replace(told);
+        ReplyAction::Replaced
     }
 
     /// Which text the bytes are depends on client_encoding.

@@ -225,7 +225,7 @@ impl Step<'_, '_> {
                 ReplyAction::Swallow
             }
             Some(PendingReply::Marker) => ReplyAction::Swallow, // Its ReadyForQuery ends it.
-            Some(PendingReply::DeferredBegin) => self.deferred_begin_step(),
+            Some(PendingReply::DeferredBegin | PendingReply::LeadingSetting) => self.in_front_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }
     }

@@ -62,6 +62,8 @@ pub(crate) enum PendingReply {
     InternalSync,
     /// A message of a BEGIN that was deferred, in front of the client's request (`deferred_begin`): swallow its reply.
     DeferredBegin,
+    /// A message of the settings that Weir sends in front of the client's request: swallow its reply.
+    LeadingSetting,
 }
 
 /// By which description the client for which a statement was parsed reads and writes.

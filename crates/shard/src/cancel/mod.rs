@@ -186,15 +186,18 @@ impl Cancels {
     }
 }
 
-/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool.
+/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One for a client whose settings are on their way in front of its query waits until they are answered.
 fn send_cancels(core: &mut Core, pool_id: PoolId) {
     loop {
+        let waits = |conn: &&ConnId| !is_due(core, **conn);
+        let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+        let led = local_pool.cancels_waiting.iter().take_while(waits).count();
         let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
         let most = local_pool.pool.limits.pool_size.saturating_mul(2);
         if most > 0 && local_pool.cancels_active + local_pool.pool.open() >= most {
             return;
         }
-        let Some(conn) = local_pool.cancels_waiting.pop_front() else { return };
+        let Some(conn) = local_pool.cancels_waiting.remove(led) else { return };
         let Some(cancel_conn) = core.conns.cancel_conn(conn) else { continue };
         let Some(target) = target_of(core, cancel_conn.server) else {
             drop_waiting(core, conn);
@@ -208,6 +211,11 @@ fn send_cancels(core: &mut Core, pool_id: PoolId) {
         }
         core.connect(conn, target);
     }
+}
+
+fn is_due(core: &Core, conn: ConnId) -> bool {
+    let Some(Conn::Cancel(cancel_conn)) = core.conns.get(conn) else { return true };
+    !core.conns.find_server(cancel_conn.server.0).is_some_and(|server| server.protocol.is_led())
 }
 
 /// A cancel that never got its turn is over.
@@ -273,7 +281,11 @@ pub(crate) fn cancel_over(core: &mut Core, requester: CancelRequester) {
 /// `cancel_wait_timeout`: a cancel that is not done by then is given up.
 pub(crate) fn check_cancel_conn_deadline(core: &mut Core, conn: ConnId) {
     let (now_us, limit_us) = (core.now.mono_us, micros(core.config.global.cancel_wait_timeout));
-    let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) else { return };
+    let Some(cancel_conn) = core.conns.cancel_conn(conn) else { return };
+    if !cancel_conn.sent {
+        send_cancels(core, cancel_conn.local_pool);
+    }
+    let Some(Conn::Cancel(cancel_conn)) = core.conns.get_mut(conn) else { return };
     if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.closes {
         return;
     }

@@ -72,6 +72,8 @@ pub(crate) struct Client {
     pub(crate) cancel_key_prefix: Option<CancelKeyPrefix>,
     /// The server that it used last.
     pub(crate) server_used_last: Option<u32>,
+    /// Its values are spelled as servers do.
+    pub(crate) is_spelled: bool,
     /// It counts in `max_pinned`.
     pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
@@ -143,6 +145,7 @@ impl Client {
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,
+            is_spelled: false,
             pin: None,
             dedicated_request: None,
             listening: None,

@@ -8,7 +8,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::core::Core;
-use crate::link::{checkout, client_end, hand_over, sql_statements};
+use crate::link::{checkout, client_end, hand_over, leading_settings, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -30,11 +30,15 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
     let listens = hand_over::give_channels(core, client_conn, server_conn);
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
     let sets = client.parameters.sets_from(&server.protocol.parameters, &core.tracked);
+    let listens_none = listens.is_none();
     let sets = match listens {
         Some(listens) => Some(sets.unwrap_or_default() + &listens),
         None => sets,
     };
     if let Some(sets) = sets {
+        if listens_none && leading_settings::may_lead(client, server, &sets) {
+            return leading_settings::link(core, client_conn, server_conn, sets);
+        }
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
     }
@@ -64,6 +68,7 @@ pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_con
 /// The server has the client's values; from now on both share one list, in the server's spelling.
 pub(crate) fn share_parameters(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    client.is_spelled = true;
     let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
         // Equal lists become one, so that the next link is known to match without comparing the values.

@@ -3,15 +3,15 @@
 //! Owns the two directions and the outcome of each step. Checkout and release are `checkout`'s; pausing reads is
 //! `backpressure`'s.
 
-use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome};
+use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome, ServerFault};
 use wire::sqlstate;
 
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, notify, parameters,
-    server_end, startup_values,
+    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, leading_settings,
+    notify, parameters, server_end, startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -100,11 +100,16 @@ pub(crate) fn send_more(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[
 fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
     let (bytes, received) = input.bytes();
     let now_us = core.now.mono_us;
-    let global = &core.config.global;
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let Some((mut client, mut server)) = core.conns.linked(client_conn, server_conn) else { return };
     let was_busy = server.protocol.is_busy();
     let default_params = !was_busy && server.protocol.boundary().is_some();
+    if server.due_settings.is_some() {
+        leading_settings::send(core, client_conn, server_conn);
+        let Some(linked) = core.conns.linked(client_conn, server_conn) else { return };
+        (client, server) = linked;
+    }
     deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
+    let global = &core.config.global;
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
     let mut context = RequestContext {
@@ -209,6 +214,9 @@ fn forward_to_client(
         None => (internal_query::step_internal_query(core, server_conn, bytes), 0),
     };
     if let Some(fault) = outcome.fault {
+        if let (ServerFault::SettingRefused, Some(client_conn)) = (fault, client_conn) {
+            return leading_settings::refused(core, server_conn, client_conn);
+        }
         return server_end::server_fault(core, server_conn, &fault.message());
     }
     if outcome.parameters_changed {

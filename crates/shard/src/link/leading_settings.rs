@@ -1,0 +1,71 @@
+//! A client's settings in front of its request, in the same write (`session_state = virtual`).
+//!
+//! Owns for which clients that is done. For others the server is made like the client first (`checkout::prepare`): they wait for a round
+//! trip.
+
+use session::Parameters;
+use telemetry::Level;
+use wire::sqlstate;
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::link::{client_end, parameters};
+use crate::server::Server;
+use crate::{ConnId, client, server};
+
+/// More is sent by itself: each statement takes three messages.
+const MAX_STATEMENTS: usize = 32;
+
+/// The server can have these settings with the client's next request. By its first request the client is told how the server spells its
+/// values, and what it has prepared by SQL is prepared behind its settings.
+pub(crate) fn may_lead(client: &Client, server: &Server, sets: &str) -> bool {
+    let is_text = |position: usize| {
+        client.parameters.text(position).is_some() && server.protocol.parameters.text(position).is_some()
+    };
+    server.protocol.follows_session()
+        && client.is_spelled
+        && client.parameters.differing(&server.protocol.parameters).all(is_text)
+        && client.parameters.prepared() == server.protocol.parameters.prepared()
+        && Parameters::statements(sets).nth(MAX_STATEMENTS).is_none()
+}
+
+/// Links the two.
+pub(crate) fn link(
+    core: &mut Core,
+    client_conn: ConnId,
+    server_conn: ConnId,
+    sets: String,
+) -> Option<ConnId> {
+    let (client, server) = core.conns.linked(client_conn, server_conn)?;
+    client.phase = client::Phase::Linked(server_conn);
+    server.phase = server::Phase::Linked(client_conn);
+    server.due_settings = Some(sets.into());
+    Some(server_conn)
+}
+
+/// Sends what is due; the client's request follows.
+#[cold]
+#[inline(never)]
+pub(crate) fn send(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let protocol = &mut server.protocol;
+    let (Some(at), Some(sets)) = (protocol.boundary(), server.due_settings.take()) else { return };
+    let known = (&core.tracked, &local_pool.default_params);
+    core.outbox.write(server_conn, |out| {
+        protocol.send_leading_settings(at, out, Parameters::statements(&sets), &client.parameters, known);
+    });
+    core.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
+    parameters::share_parameters(core, client_conn, server_conn);
+}
+
+/// The server has refused one of them, and skips the request: the client gets the server's error.
+#[cold]
+pub(crate) fn refused(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let Some(server) = core.server(server_conn) else { return };
+    let error = server.internal_error.take().unwrap_or_default();
+    let fields = wire::error::parse(&error);
+    let text = String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
+    server.protocol.forget_session();
+    client_end::fail_client(core, client_conn, sqlstate::INVALID_PARAMETER, &text);
+}
