@@ -498,8 +498,10 @@ fn what_was_reset_for_one_that_listens_is_not_reset_for_the_next() {
     world.receive(own, &[notification("weir_handover", &marker), completed("NOTIFY")].concat());
     done(&mut world, own, "UNLISTEN");
     world.query(client, "reset all");
+    let sent = world.text(own);
+    assert!(sent.contains("LISTEN \"a\"") && sent.contains("reset all"), "{sent}");
     world.sent.clear();
-    done(&mut world, own, "LISTEN");
+    world.led(own, 1);
     let reset = message(|out| {
         encode::command_complete(out, "RESET");
         encode::parameter_status(out, b"application_name", b"");

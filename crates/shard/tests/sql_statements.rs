@@ -150,7 +150,7 @@ fn why_a_statement_could_not_be_prepared_is_told_to_its_client_alone() {
     refuse(&mut world, server, "26000", "prepared statement \"p\" does not exist");
     shows(&mut world, server, &[]);
     world.query(other, "execute p");
-    command(&mut world, server, "RESET"); // EXECUTE may have set anything.
+    world.led(server, 2); // EXECUTE may have set anything.
     world.sent.clear();
     refuse(&mut world, server, "26000", "prepared statement \"p\" does not exist");
     let told = world.text(other);

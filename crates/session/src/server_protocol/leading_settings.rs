@@ -11,6 +11,9 @@ use crate::parameters::bit;
 use crate::server_statements::UnnamedStatement;
 use crate::{Parameters, PendingReply, Reset, Tracked};
 
+/// Whatever the session's defaults are: a serializable, deferrable transaction would wait for others.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
 /// Parameters that were set in front of a request, and that the server has not reported yet. PostgreSQL does so before ReadyForQuery, unless
 /// the request has changed one back to what it had reported before.
 #[derive(Debug)]
@@ -37,10 +40,10 @@ impl LeadingSettings {
 }
 
 impl ServerProtocol {
-    /// Settings that were sent in front of the client's request are not answered: a cancel request would meet them.
+    /// What was sent in front of the client's request is not answered: a cancel request would meet that.
     #[must_use]
     pub fn is_led(&self) -> bool {
-        self.replies.front() == Some(PendingReply::LeadingSetting)
+        matches!(self.replies.front(), Some(PendingReply::LeadingSetting | PendingReply::DeferredBegin))
     }
 
     /// Appends these statements, which give the server the values of `wanted`; their replies are swallowed. A request of the client has to
@@ -53,7 +56,7 @@ impl ServerProtocol {
         wanted: &Parameters,
         (tracked, default_params): (&Tracked, &Parameters),
     ) {
-        for sql in ["BEGIN"].into_iter().chain(sets).chain(["COMMIT"]) {
+        for sql in [BEGIN].into_iter().chain(sets).chain(["COMMIT"]) {
             encode::parse(out, b"", sql.as_bytes(), &[]);
             encode::bind_simple(out, b"", b"", &[]);
             encode::execute(out, b"", 0);

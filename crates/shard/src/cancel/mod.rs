@@ -186,7 +186,8 @@ impl Cancels {
     }
 }
 
-/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One for a client whose settings are on their way in front of its query waits until they are answered.
+/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One for a client whose settings, or whose deferred BEGIN, are on
+/// their way in front of its query waits until they are answered.
 fn send_cancels(core: &mut Core, pool_id: PoolId) {
     loop {
         let waits = |conn: &&ConnId| !is_due(core, **conn);

@@ -107,8 +107,7 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
-        parameters::reset_and_prepare(core, client_conn, server_conn);
-        return None;
+        return parameters::reset_and_prepare(core, client_conn, server_conn);
     }
     if !is_alike {
         return parameters::link_unlike(core, client_conn, server_conn);

@@ -10,7 +10,7 @@ use wire::sqlstate;
 use crate::client::Client;
 use crate::core::Core;
 use crate::link::{client_end, parameters};
-use crate::server::Server;
+use crate::server::{DueSettings, Server};
 use crate::{ConnId, client, server};
 
 /// More is sent by itself: each statement takes three messages.
@@ -34,12 +34,12 @@ pub(crate) fn link(
     core: &mut Core,
     client_conn: ConnId,
     server_conn: ConnId,
-    sets: String,
+    due: DueSettings,
 ) -> Option<ConnId> {
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
-    server.due_settings = Some(sets.into());
+    server.due_settings = Some(Box::new(due));
     Some(server_conn)
 }
 
@@ -50,7 +50,12 @@ pub(crate) fn send(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
     let protocol = &mut server.protocol;
-    let (Some(at), Some(sets)) = (protocol.boundary(), server.due_settings.take()) else { return };
+    let (Some(at), Some(due)) = (protocol.boundary(), server.due_settings.take()) else { return };
+    let DueSettings { sets, reset_all } = *due;
+    if reset_all {
+        protocol.unknown_settings_reset();
+    }
+    protocol.prepared_as_wanted();
     let known = (&core.tracked, &local_pool.default_params);
     core.outbox.write(server_conn, |out| {
         protocol.send_leading_settings(at, out, Parameters::statements(&sets), &client.parameters, known);

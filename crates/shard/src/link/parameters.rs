@@ -9,7 +9,7 @@ use wire::{encode, sqlstate};
 
 use crate::core::Core;
 use crate::link::{checkout, client_end, hand_over, leading_settings, sql_statements};
-use crate::server::InternalQuery;
+use crate::server::{DueSettings, InternalQuery};
 use crate::{ConnId, client, server};
 
 /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
@@ -30,14 +30,18 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
     let listens = hand_over::give_channels(core, client_conn, server_conn);
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
     let sets = client.parameters.sets_from(&server.protocol.parameters, &core.tracked);
-    let listens_none = listens.is_none();
     let sets = match listens {
         Some(listens) => Some(sets.unwrap_or_default() + &listens),
         None => sets,
     };
     if let Some(sets) = sets {
-        if listens_none && leading_settings::may_lead(client, server, &sets) {
-            return leading_settings::link(core, client_conn, server_conn, sets);
+        if leading_settings::may_lead(client, server, &sets) {
+            return leading_settings::link(
+                core,
+                client_conn,
+                server_conn,
+                DueSettings { sets, reset_all: false },
+            );
         }
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
@@ -55,14 +59,18 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
 /// Links a client and a server on which another client has run functions that may have set anything.
 #[cold]
 #[inline(never)]
-pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
     let listens = hand_over::give_channels(core, client_conn, server_conn).unwrap_or_default();
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
-    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let (client, server) = core.conns.linked(client_conn, server_conn)?;
+    let local_pool = core.local_pools.get(server.pool)?;
     let (now, default_params) = (&server.protocol.parameters, &local_pool.default_params);
     let sets = client.parameters.sets_from_any(now, default_params, &core.tracked) + &listens;
+    if leading_settings::may_lead(client, server, &sets) {
+        return leading_settings::link(core, client_conn, server_conn, DueSettings { sets, reset_all: true });
+    }
     server.protocol.unknown_settings_reset();
     checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
+    None
 }
 
 /// The server has the client's values; from now on both share one list, in the server's spelling.

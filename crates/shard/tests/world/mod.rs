@@ -233,6 +233,19 @@ impl World {
         conn
     }
 
+    /// A server answers so many statements that Weir has sent in front of a request, as it would before the answer to that.
+    pub fn led(&mut self, server: ConnId, statements: usize) {
+        let bytes = message(|out| {
+            for tag in ["BEGIN"].into_iter().chain(vec!["SET"; statements]).chain(["COMMIT"]) {
+                encode::parse_complete(out);
+                encode::bind_complete(out);
+                encode::command_complete(out, tag);
+            }
+            encode::close_complete(out);
+        });
+        self.receive(server, &bytes);
+    }
+
     /// Lets the next server connection succeed and log in.
     pub fn server(&mut self) -> ConnId {
         self.server_with(&[])
