@@ -50,6 +50,7 @@ pub const BUGS: &[&str] = &[
     "session_startup_lost",
     "session_statement_of_another",
     "session_unknown_not_reset",
+    "set_back_untold",
     "spoilt_plan_told",
     "stray_reply_after_cancel",
     "suspended_for_ever",

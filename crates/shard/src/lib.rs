@@ -237,7 +237,10 @@ impl ShardState {
             Event::SendBufferFull { conn } => backpressure::send_buffer_full(&mut self.core, conn),
             Event::SendBufferEmpty { conn } => backpressure::send_buffer_empty(&mut self.core, conn),
             Event::WriteFailed { conn } => backpressure::write_failed(&mut self.core, conn),
-            Event::HungUp { conn } => backpressure::hung_up(&mut self.core, conn),
+            Event::HungUp { conn } => {
+                backpressure::hung_up(&mut self.core, conn);
+                cancel::close(&mut self.core, conn);
+            }
             Event::HalfClosed { conn } => backpressure::half_closed(&mut self.core, conn),
             Event::Closed { conn } => self.closed(conn),
             Event::Accepted { conn, peer } => self.logins.accepted(&mut self.core, conn, peer),

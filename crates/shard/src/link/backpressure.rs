@@ -2,7 +2,6 @@
 //!
 //! Owns the one `paused` mark of each side, so that all reasons for a pause are checked in one place. Never drops a byte.
 
-use crate::cancel;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
@@ -143,7 +142,6 @@ pub(crate) fn hung_up(core: &mut Core, conn: ConnId) {
     match core.conns.get(conn) {
         Some(Conn::Client(_)) => client_end::client_disconnected(core, conn),
         Some(Conn::Server(_)) => server_end::server_hung_up(core, conn),
-        Some(Conn::Cancel(_) | Conn::PeerCancel(_)) => cancel::close(core, conn),
-        Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
+        Some(Conn::Cancel(_) | Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
     }
 }
