@@ -129,6 +129,11 @@ impl ReplyQueue {
         }
     }
 
+    /// What was asked last.
+    pub(crate) fn newest(&self) -> Option<PendingReply> {
+        self.queue.back().copied()
+    }
+
     /// The number of the segment that is being sent.
     #[inline]
     #[must_use]

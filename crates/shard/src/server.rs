@@ -83,14 +83,6 @@ pub(crate) enum UsedBy {
     Client,
 }
 
-/// Statements that give a server its client's settings.
-#[derive(Debug)]
-pub(crate) struct DueSettings {
-    pub(crate) sets: String,
-    /// They reset all that another client may have set, too.
-    pub(crate) reset_all: bool,
-}
-
 /// The client of a dedicated server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dedicated {
@@ -110,8 +102,6 @@ pub(crate) struct Server {
     pub(crate) dedicated: Option<Dedicated>,
     /// What it reported at login, where its clients are told that at theirs (`assign_server_at_login`).
     pub(crate) info: Option<Box<ServerInfo>>,
-    /// What gives it its client's settings, to be sent in front of the client's request.
-    pub(crate) due_settings: Option<Box<DueSettings>>,
     /// The error that a query of Weir's own got.
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
@@ -179,7 +169,6 @@ impl Server {
         if self.client().is_some() {
             self.phase = Phase::AwaitingCancel;
         }
-        self.due_settings = None;
         self.protocol.leave_client();
     }
 

@@ -46,11 +46,11 @@ impl Step<'_, '_> {
         if rest.len() < header.frame_bytes as usize && header.frame_bytes <= TAG_BYTES {
             return ReplyAction::Hold;
         }
-        if self.server.replies.front() == Some(PendingReply::LeadingSetting) {
-            return self.in_front_step();
-        }
         if self.server.session.is_followed()
-            && self.server.replies.front() != Some(PendingReply::InternalQuery)
+            && !matches!(
+                self.server.replies.front(),
+                Some(PendingReply::InternalQuery | PendingReply::LeadingSetting)
+            )
         {
             let is_short = header.frame_bytes <= TAG_BYTES;
             let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).filter(|_| is_short);
@@ -66,6 +66,9 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn note_command(&mut self, body: Option<&[u8]>) {
+        if self.server.replies.front() == Some(PendingReply::LeadingSetting) {
+            return;
+        }
         let command = body.and_then(backend::command_tag);
         match command {
             Some(b"DISCARD ALL" | b"DEALLOCATE ALL") => {

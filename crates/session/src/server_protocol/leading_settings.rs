@@ -40,6 +40,13 @@ impl LeadingSettings {
 }
 
 impl ServerProtocol {
+    /// Settings were sent, and not yet the request that follows them.
+    #[inline]
+    #[must_use]
+    pub fn awaits_request(&self) -> bool {
+        self.leading.is_some() && self.replies.newest() == Some(PendingReply::LeadingSetting)
+    }
+
     /// What was sent in front of the client's request is not answered: a cancel request would meet that.
     #[must_use]
     pub fn is_led(&self) -> bool {

@@ -10,7 +10,7 @@ use wire::sqlstate;
 use crate::client::Client;
 use crate::core::Core;
 use crate::link::{client_end, parameters};
-use crate::server::{DueSettings, Server};
+use crate::server::Server;
 use crate::{ConnId, client, server};
 
 /// More is sent by itself: each statement takes three messages.
@@ -29,39 +29,22 @@ pub(crate) fn may_lead(client: &Client, server: &Server, sets: &str) -> bool {
         && Parameters::statements(sets).nth(MAX_STATEMENTS).is_none()
 }
 
-/// Links the two.
-pub(crate) fn link(
-    core: &mut Core,
-    client_conn: ConnId,
-    server_conn: ConnId,
-    due: DueSettings,
-) -> Option<ConnId> {
+/// Links the two, and sends the settings; the client's request follows.
+pub(crate) fn link(core: &mut Core, client_conn: ConnId, server_conn: ConnId, sets: &str) -> Option<ConnId> {
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
-    client.phase = client::Phase::Linked(server_conn);
-    server.phase = server::Phase::Linked(client_conn);
-    server.due_settings = Some(Box::new(due));
-    Some(server_conn)
-}
-
-/// Sends what is due; the client's request follows.
-#[cold]
-#[inline(never)]
-pub(crate) fn send(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
-    let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    let local_pool = core.local_pools.get(server.pool)?;
+    let at = server.protocol.boundary()?;
     let protocol = &mut server.protocol;
-    let (Some(at), Some(due)) = (protocol.boundary(), server.due_settings.take()) else { return };
-    let DueSettings { sets, reset_all } = *due;
-    if reset_all {
-        protocol.unknown_settings_reset();
-    }
     protocol.prepared_as_wanted();
     let known = (&core.tracked, &local_pool.default_params);
     core.outbox.write(server_conn, |out| {
-        protocol.send_leading_settings(at, out, Parameters::statements(&sets), &client.parameters, known);
+        protocol.send_leading_settings(at, out, Parameters::statements(sets), &client.parameters, known);
     });
+    client.phase = client::Phase::Linked(server_conn);
+    server.phase = server::Phase::Linked(client_conn);
     core.log_server(server_conn, Level::Noise, &format!("varcache_apply: {sets}"));
     parameters::share_parameters(core, client_conn, server_conn);
+    Some(server_conn)
 }
 
 /// The server has refused one of them, and skips the request: the client gets the server's error.

@@ -136,7 +136,6 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         listens: false,
         dedicated: None,
         info: None,
-        due_settings: None,
         internal_error: None,
         key: None,
         unsent: false,

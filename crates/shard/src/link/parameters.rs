@@ -9,7 +9,7 @@ use wire::{encode, sqlstate};
 
 use crate::core::Core;
 use crate::link::{checkout, client_end, hand_over, leading_settings, sql_statements};
-use crate::server::{DueSettings, InternalQuery};
+use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
 /// The client has a parameter whose text is not known, and this server has another value: the client would run under that.
@@ -36,12 +36,7 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
     };
     if let Some(sets) = sets {
         if leading_settings::may_lead(client, server, &sets) {
-            return leading_settings::link(
-                core,
-                client_conn,
-                server_conn,
-                DueSettings { sets, reset_all: false },
-            );
+            return leading_settings::link(core, client_conn, server_conn, &sets);
         }
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
         return None;
@@ -65,10 +60,10 @@ pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_con
     let local_pool = core.local_pools.get(server.pool)?;
     let (now, default_params) = (&server.protocol.parameters, &local_pool.default_params);
     let sets = client.parameters.sets_from_any(now, default_params, &core.tracked) + &listens;
-    if leading_settings::may_lead(client, server, &sets) {
-        return leading_settings::link(core, client_conn, server_conn, DueSettings { sets, reset_all: true });
-    }
     server.protocol.unknown_settings_reset();
+    if leading_settings::may_lead(client, server, &sets) {
+        return leading_settings::link(core, client_conn, server_conn, &sets);
+    }
     checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
     None
 }

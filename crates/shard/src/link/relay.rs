@@ -100,16 +100,11 @@ pub(crate) fn send_more(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[
 fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
     let (bytes, received) = input.bytes();
     let now_us = core.now.mono_us;
-    let Some((mut client, mut server)) = core.conns.linked(client_conn, server_conn) else { return };
-    let was_busy = server.protocol.is_busy();
-    let default_params = !was_busy && server.protocol.boundary().is_some();
-    if server.due_settings.is_some() {
-        leading_settings::send(core, client_conn, server_conn);
-        let Some(linked) = core.conns.linked(client_conn, server_conn) else { return };
-        (client, server) = linked;
-    }
-    deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
     let global = &core.config.global;
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    let protocol = &server.protocol;
+    let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
+    deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
     let mut context = RequestContext {
@@ -134,7 +129,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
-    if default_params && !received.is_empty() {
+    if begins && !received.is_empty() {
         (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
@@ -149,7 +144,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
             client.request.statements.as_deref(),
             &core.registry,
             &bytes[..done],
-            default_params,
+            begins,
         );
     }
     let outcome = match input {

@@ -30,9 +30,9 @@ impl QueryTracking {
         statements: Option<&ClientStatements>,
         registry: &session::StatementRegistry,
         bytes: &[u8],
-        default_params: bool,
+        begins: bool,
     ) {
-        if default_params && tracker.is_none() {
+        if begins && tracker.is_none() {
             *tracker = Some(Box::default());
         }
         let Some(query_tracker) = tracker else { return };

@@ -326,7 +326,6 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         listens: false,
         dedicated: None,
         info: None,
-        due_settings: None,
         internal_error: None,
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
