@@ -40,8 +40,16 @@ fn refuse(world: &mut World, server: ConnId, code: &str, text: &str) {
 
 /// The catalog shows these statements, of SQL, each with its text.
 fn shows(world: &mut World, server: ConnId, statements: &[(&str, &str)]) {
+    shows_with(world, server, &[], statements);
+}
+
+/// The same, and that the session holds this.
+fn shows_with(world: &mut World, server: ConnId, kinds: &[&str], statements: &[(&str, &str)]) {
     let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let bytes = message(|out| {
+        for kind in kinds {
+            encode::data_row(out, [Some(kind.as_bytes()), Some(b""), Some(b"")]);
+        }
         for (name, text) in statements {
             let (name, text) = (hex(name), hex(text));
             encode::data_row(out, [Some(&b"p"[..]), Some(name.as_bytes()), Some(text.as_bytes())]);
@@ -136,6 +144,32 @@ fn one_that_cannot_be_prepared_any_more_has_the_error_of_that() {
     refuse(&mut world, server, "26000", "prepared statement \"p\" does not exist");
     let told = world.text(other);
     assert!(told.contains("26000"), "{told:?}");
+}
+
+#[test]
+fn one_that_could_not_be_prepared_is_tried_again_on_the_server_that_its_client_keeps() {
+    let (mut world, [one, other], server) = idle();
+    prepare(&mut world, one, server);
+    world.query(other, "select 1");
+    command(&mut world, server, "DEALLOCATE");
+    world.answer(server, Status::Idle);
+    world.query(one, "create temp table t ()");
+    refuse(&mut world, server, "42P01", "relation \"t\" does not exist");
+    world.sent.clear();
+    command(&mut world, server, "CREATE TABLE");
+    assert!(world.text(server).contains("pg_my_temp_schema"));
+    shows_with(&mut world, server, &["t"], &[]);
+    assert!(world.text(server).ends_with(&format!("{P}\0")), "it is tried again");
+    assert_eq!(world.tags(one), "CZ");
+    world.query(one, "execute p");
+    assert_eq!(world.tags(server), "", "the client waits for it");
+    command(&mut world, server, "PREPARE");
+    assert!(world.text(server).ends_with("execute p\0"));
+    command(&mut world, server, "SELECT 1");
+    assert!(world.text(server).contains("pg_prepared_statements"));
+    shows_with(&mut world, server, &["t"], &[("p", P)]);
+    assert_eq!(world.tags(one), "CZ");
+    assert_eq!(world.tags(server), "", "nothing is lacking any more");
 }
 
 #[test]

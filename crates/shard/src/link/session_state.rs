@@ -6,7 +6,7 @@
 use settings::PoolMode;
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, hand_over, notify, pins, relay};
+use crate::link::{backpressure, checkout, hand_over, notify, pins, relay, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -127,11 +127,12 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     // In session pooling, to which a RELOAD may have changed meanwhile, it has its server in any case, and while output is unsent for now.
     let is_session = server.mode(&core.local_pools) == Some(PoolMode::Session);
     let is_kept = server.protocol.keeps_client() || is_session || server.unsent;
+    let is_lacking = is_known && is_kept && server.protocol.lacks_prepared();
     let sets = match is_kept {
         true => client.parameters.sets_from(&server.protocol.parameters, &core.tracked),
         false => None,
     };
-    if !server.protocol.is_quiet() && (!is_kept || sets.is_some()) {
+    if !server.protocol.is_quiet() && (!is_kept || is_lacking || sets.is_some()) {
         // Half a message behind the answer is the client's, and may be a report: it goes on once that is whole.
         server.protocol.hold_requests();
         deliver_notifications(core, server_conn, client_conn);
@@ -153,6 +154,10 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
     }
     if !is_kept {
         return checkout::release(core, server_conn);
+    }
+    // What could not be prepared may be possible by what the client has created.
+    if is_lacking && sql_statements::prepare(core, client_conn, server_conn) {
+        return;
     }
     backpressure::resume_client(core, client_conn);
     relay::send_held(core, client_conn, server_conn);

@@ -25,6 +25,7 @@ pub(crate) fn prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId)
         client.phase = client::Phase::Preparing(server_conn);
         server.phase = server::Phase::InternalQuery(InternalQuery::Statements(client_conn));
         server.query_us = now_us;
+        server.protocol.collect_notifications(true);
         backpressure::pause_client(core, client_conn);
     }
     is_sent
