@@ -2,6 +2,8 @@
 Every pool here is shuffled: no transaction of a client runs on the server of the one before, unless the client keeps it.
 Holds I4 of ARCHITECTURE.md."""
 
+import time
+
 import psycopg
 import pytest
 
@@ -259,6 +261,29 @@ def test_what_triggers_views_and_defaults_set_is_their_clients_alone(virtual, pg
     finally:
         run("drop table if exists above; drop view if exists again; drop view if exists seen; drop table used;"
             "drop function if exists insert_used; drop function set_by_trigger, set_setting")
+
+
+@pytest.mark.parametrize("function", [False, True], ids=["views", "functions"])
+def test_the_look_up_of_tables_waits_for_no_schema_change_and_deadlocks_with_none(virtual, pg, function):
+    """PostgreSQL locks what it deparses: views with their tables, and what functions with parsed bodies name."""
+    pg.query("create table used (a int); create view seen as select a from used", database="app")
+    try:
+        if function:
+            pg.query("create function first_seen() returns int begin atomic select s.a from seen s, used; end", database="app")
+        with psycopg.connect(host="127.0.0.1", port=pg.port, user="postgres", dbname="app") as owner:
+            owner.execute("lock table used in access exclusive mode")
+            mark = pg.log_mark()
+            pooler = virtual()
+            with pooler.connect() as client:
+                begun = time.monotonic()
+                assert client.execute("select 1").fetchone() == (1,)
+                assert time.monotonic() - begun < 2
+                time.sleep(1.2)  # PostgreSQL looks for a deadlock after a second of waiting.
+                owner.execute("drop view seen cascade")
+                owner.rollback()
+        assert ("due to lock timeout" in pg.log_since(mark)) == function, "views are read as they are stored"
+    finally:
+        pg.query("drop table used cascade", database="app")
 
 
 def test_a_client_whose_kept_server_is_terminated_gets_the_error_of_postgresql(virtual, pg):

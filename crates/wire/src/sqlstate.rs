@@ -32,7 +32,9 @@ states! {
     CONFIGURATION_LIMIT            "53400" "configuration_limit_exceeded";
     UNTRANSLATABLE                 "22P05" "untranslatable_character";
     PROGRAM_LIMIT                  "54000" "program_limit_exceeded";
+    DEADLOCK_DETECTED              "40P01" "deadlock_detected";
     OBJECT_NOT_IN_PREREQUISITE_STATE "55000" "object_not_in_prerequisite_state: it is closed to this for now.";
+    LOCK_NOT_AVAILABLE             "55P03" "lock_not_available";
     QUERY_CANCELED                 "57014" "query_canceled";
     ADMIN_SHUTDOWN                 "57P01" "admin_shutdown";
     CRASH_SHUTDOWN                 "57P02" "crash_shutdown";

@@ -4,10 +4,15 @@
 
 use session::changing_relations;
 use telemetry::Level;
+use wire::sqlstate;
 
 use crate::ConnId;
 use crate::core::Core;
 use crate::server::{InternalQuery, Phase};
+
+/// Errors of a moment: a lock that another session holds, a timeout or a cancel request of the client before.
+const PASSING: [&str; 3] =
+    [sqlstate::LOCK_NOT_AVAILABLE, sqlstate::DEADLOCK_DETECTED, sqlstate::QUERY_CANCELED];
 
 /// Asks this server, which no client has; false if nothing has to be asked.
 #[cold]
@@ -43,6 +48,10 @@ pub(crate) fn answered(core: &mut Core, server_conn: ConnId, error: Option<&[u8]
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let rows = server.protocol.take_internal_result().into_rows();
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
+    let code = error.and_then(|error| wire::error::parse(error).code());
+    if code.is_some_and(|code| PASSING.iter().any(|passing| passing.as_bytes() == code)) {
+        return local_pool.relations.unanswered(core.now.mono_us);
+    }
     local_pool.relations.answered(error.is_none().then_some(rows), core.now.mono_us);
     if let Some(error) = error {
         let fields = wire::error::parse(error);
