@@ -1,4 +1,4 @@
-"""Why files of PostgreSQL's regression suites do not pass through a pooler in transaction mode: which state of a session they keep over
+"""Why files of PostgreSQL's regression suites do not pass through a pooler in transaction mode: what they need of one server process over
 the end of a transaction. Owns the guess from the difference of the outputs, the ranking, and docs/regression-suites.md."""
 
 import re
@@ -114,12 +114,12 @@ def of_file(script, difference):
 
 def of_run(results, scripts, out):
     """Route to file to causes, of the files that pass directly and not there."""
-    own = _own(results)
     direct = results["outcomes"]["direct"]
     causes = {}
     for route, outcomes in results["outcomes"].items():
         if route == "direct":
             continue
+        own = _own(results, route)
         place = out / f"{results['label']}-{route}"
         causes[route] = {}
         for file, outcome in outcomes.items():
@@ -134,10 +134,12 @@ def of_run(results, scripts, out):
     return causes
 
 
-def _own(results):
-    """Corrections from reading the differences, file to list. Those of a suite are what shuffling shows."""
+def _own(results, route):
+    """Corrections from reading the differences, file to list. Those of a suite are what shuffling shows, those of a kind of run are Weir's."""
     tables = tomllib.loads(OWN.read_text())
-    return {**(tables.get(results["suite"], {}) if results["shuffle"] else {}), **tables.get(results["label"], {})}
+    follows = route == "weir" and "session_state=off" not in results["settings"]
+    of_suite = tables.get(f"{results['suite']}-virtual" if follows else results["suite"], {}) if results["shuffle"] else {}
+    return {**of_suite, **(tables.get(results["label"], {}) if route == "weir" else {})}
 
 
 def table(by_file):

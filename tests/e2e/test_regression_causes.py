@@ -45,3 +45,18 @@ def test_a_page_gets_only_the_sections_that_it_has_marks_for(tmp_path):
     text = page.read_text()
     assert "old" not in text and text.startswith("before\n") and text.endswith("behind\n") and "| Weir 0.1.0 | 1 | 2 |" in text and "| `b` | ends the pooler | SET |" in text
     assert not regression_causes.write_page(page, {**kept, "label": "18-core"}, {"weir": {}}) and page.read_text() == text
+
+
+def test_what_was_read_of_sessions_that_are_followed_counts_for_no_other_run(tmp_path, monkeypatch):
+    own = tmp_path / "own.toml"
+    own.write_text('[core]\nb = ["temporary tables"]\n[core-virtual]\nb = ["setseed"]\n[15-core-parallel]\nb = ["LOAD"]\n')
+    monkeypatch.setattr(regression_causes, "OWN", own)
+    kept = results({"a": "pass", "b": "fail", "c": "pass"})
+    kept["outcomes"]["pgbouncer"] = kept["outcomes"]["weir"]
+
+    def why(**changes):
+        return {route: causes["b"] for route, causes in regression_causes.of_run({**kept, **changes}, {}, tmp_path).items()}
+
+    assert why() == {"weir": ["setseed"], "pgbouncer": ["temporary tables"]}
+    assert why(label="15-core-parallel")["weir"] == ["LOAD"]
+    assert why(settings=["session_state=off"])["weir"] == ["temporary tables"]
