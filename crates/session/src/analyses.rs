@@ -26,7 +26,7 @@ impl Analyses {
 
     /// A text that sets parameters is known as such even if it does so for its transaction only.
     fn effects(found: sql::JudgedEffect, text: &[u8]) -> Effects {
-        let effects = Effects::of_hidden(found.effect);
+        let effects = Effects::of_judged(found);
         if found.is_of_shape { effects } else { effects.and(Effects::of_reading(text)) }
     }
 

@@ -24,18 +24,40 @@ use crate::{ClientStatements, StatementRegistry};
 /// ```
 #[must_use]
 pub fn request_pins(bytes: &[u8], names: Option<&ClientStatements>, registry: &StatementRegistry) -> bool {
+    first_text_is(bytes, names, registry, sql::plainly_pins)
+}
+
+/// The first message of these bytes asks for what `nextval` has left in the session, by `currval` or `lastval`.
+#[must_use]
+pub fn asks_for_sequence_values(
+    bytes: &[u8],
+    names: Option<&ClientStatements>,
+    registry: &StatementRegistry,
+) -> bool {
+    first_text_is(bytes, names, registry, |text| {
+        !sql::plainly_hides_nothing(text) && sql::judged_effect(text).asks_for_values
+    })
+}
+
+/// The text that the first message has, or whose statement it binds, is such a one.
+fn first_text_is(
+    bytes: &[u8],
+    names: Option<&ClientStatements>,
+    registry: &StatementRegistry,
+    is_one: impl Fn(&[u8]) -> bool,
+) -> bool {
     let Ok(Some(header)) = frame::header(bytes) else { return false };
     let body = &bytes[HEADER_BYTES..bytes.len().min(header.frame_bytes as usize)];
     match header.tag {
-        tag::QUERY => sql::plainly_pins(body),
+        tag::QUERY => is_one(body),
         tag::PARSE => match frontend::parse_name(body) {
-            Found::Yes((_, rest)) => sql::plainly_pins(&body[rest..]),
+            Found::Yes((_, rest)) => is_one(&body[rest..]),
             Found::More | Found::Malformed => false,
         },
         tag::BIND => match frontend::bind_names(body) {
             Found::Yes((_, name, _)) => {
                 let statement = names.and_then(|names| names.expected(name));
-                statement.and_then(|id| registry.rest(id)).is_some_and(|text| sql::plainly_pins(text))
+                statement.and_then(|id| registry.rest(id)).is_some_and(|text| is_one(text))
             }
             Found::More | Found::Malformed => false,
         },

@@ -10,6 +10,7 @@ mod missing;
 mod prepare;
 mod refused;
 mod resets;
+mod sequences;
 mod sql_names;
 mod statements;
 
@@ -368,12 +369,29 @@ impl Step<'_, '_> {
         }
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
         let effects = whole.map_or(Effects::HIDDEN, |text| self.session_effects(text));
-        if effects.any(Effects::NAMES)
-            && let Some(action) = self.before_names_in(whole.unwrap_or_default(), true, at, out)
+        if effects.any(Effects::PREPARED_FOR)
+            && let Some(action) = self.before_text(effects, whole.unwrap_or_default(), true, at, out)
         {
             return Err(action);
         }
         Ok(effects)
+    }
+
+    /// What has to be done before a text with these effects is sent. None if it can be sent.
+    #[cold]
+    #[inline(never)]
+    fn before_text(
+        &mut self,
+        effects: Effects,
+        text: &[u8],
+        alone: bool,
+        at: Boundary,
+        out: &mut impl Output,
+    ) -> Option<RequestAction> {
+        if let Some(action) = self.before_sequence_values(effects) {
+            return Some(action);
+        }
+        if effects.any(Effects::NAMES) { self.before_names_in(text, alone, at, out) } else { None }
     }
 
     /// A Query is sent in a session that is followed. (What is held has changed nothing yet.)
@@ -406,6 +424,9 @@ impl Step<'_, '_> {
     fn note_session_effects(&mut self, effects: Effects, text: &[u8], message: &[u8]) {
         if effects.any(Effects::READS) {
             self.server.session.note_reading();
+        }
+        if effects.any(Effects::SEQUENCES) {
+            self.server.session.note_sequences();
         }
         if !effects.any(Effects::SESSION) {
             return;

@@ -13,6 +13,7 @@ mod pending_resets;
 mod prepared_by_sql;
 mod reply_stream;
 mod request_stream;
+mod sequences;
 mod session;
 mod session_knowledge;
 pub(crate) mod settings;
@@ -23,6 +24,7 @@ use wire::backend::Status;
 use wire::tag::backend as tag;
 
 pub use request_stream::Boundary;
+pub use sequences::DISCARD_SEQUENCES;
 
 use copy::CopyPhase;
 use effects::SentEffects;

@@ -20,6 +20,8 @@ pub enum Pin {
     AdvisoryLocks,
     /// Channels that it listens on.
     Channels,
+    /// Values of `currval` and `lastval`, in a pool whose clients ask for those of earlier transactions.
+    Sequences,
     /// Libraries that were loaded into the server process.
     Libraries,
     /// The unnamed statement, parsed and not bound yet.
@@ -38,6 +40,7 @@ impl Pin {
             Pin::PreparedStatements => "prepared",
             Pin::AdvisoryLocks => "advisory_lock",
             Pin::Channels => "listen",
+            Pin::Sequences => "sequence",
             Pin::Libraries => "library",
             Pin::UnnamedStatement => "unnamed_statement",
             Pin::Settings => "setting",
@@ -45,13 +48,14 @@ impl Pin {
     }
 
     /// All that keep a client, in the order in which they are shown.
-    const ALL: [Pin; 8] = [
+    const ALL: [Pin; 9] = [
         Pin::TemporaryObjects,
         Pin::HeldCursors,
         Pin::PreparedStatements,
         Pin::AdvisoryLocks,
         Pin::Channels,
         Pin::Settings,
+        Pin::Sequences,
         Pin::Libraries,
         Pin::UnnamedStatement,
     ];
@@ -59,10 +63,10 @@ impl Pin {
 
 /// Pins; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pins(u8);
+pub struct Pins(u16);
 
 impl Pins {
-    const fn bit(pin: Pin) -> u8 {
+    const fn bit(pin: Pin) -> u16 {
         1 << pin as u8
     }
 
@@ -117,7 +121,7 @@ impl Pins {
     /// Adds or removes one.
     #[inline(always)]
     pub(crate) fn set(&mut self, pin: Pin, is_held: bool) {
-        self.0 = self.0 & !Pins::bit(pin) | u8::from(is_held) << pin as u8;
+        self.0 = self.0 & !Pins::bit(pin) | u16::from(is_held) << pin as u8;
     }
 
     /// Those of these kinds are the ones that were found; the others stay, as do prepared statements, which may follow the client.
@@ -129,7 +133,7 @@ impl Pins {
 
 /// Kinds of session state that PostgreSQL can be asked for; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kinds(u8);
+pub struct Kinds(u16);
 
 impl Kinds {
     /// None of them.

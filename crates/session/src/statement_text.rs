@@ -1,7 +1,7 @@
 //! What the text of a statement shows before PostgreSQL has parsed it: which command it is, and whether it holds a literal that
 //! PostgreSQL evaluates at Parse. Reads words, never grammar; in doubt it assumes the larger effect.
 
-use sql::HiddenEffect;
+use sql::{HiddenEffect, JudgedEffect};
 
 /// What executing statements may change; a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,10 +29,16 @@ impl Effects {
     pub(crate) const NAMES: Effects = Effects(256);
     /// It may set, if only for its transaction, what a text is read by and no server reports.
     pub(crate) const READS: Effects = Effects(512);
+    /// It may call `nextval` or `setval`, or writes and asks for what that has left.
+    pub(crate) const SEQUENCES: Effects = Effects(1024);
+    /// It asks for what `nextval` has left in the session, by `currval` or `lastval`.
+    pub(crate) const SEQUENCE_VALUES: Effects = Effects(2048);
+    /// What may have to be done before it is sent.
+    pub(crate) const PREPARED_FOR: Effects = Effects::NAMES.and(Effects::SEQUENCE_VALUES);
     /// What of these [`sql::hidden_effect`] finds.
     pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES).and(Effects::LOCKS);
     /// What is noted of a statement before it is executed.
-    pub(crate) const NOTED: Effects = Effects::SESSION.and(Effects::READS);
+    pub(crate) const NOTED: Effects = Effects::SESSION.and(Effects::READS).and(Effects::SEQUENCES);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
@@ -63,13 +69,20 @@ impl Effects {
     }
 
     /// Those that a command tag does not show.
-    pub(crate) fn of_hidden(effect: HiddenEffect) -> Effects {
+    fn of_hidden(effect: HiddenEffect) -> Effects {
         match effect {
             HiddenEffect::None => Effects::NONE,
             HiddenEffect::Settings => Effects::SETS_VALUES,
             HiddenEffect::Locks => Effects::LOCKS,
             HiddenEffect::Anything => Effects::HIDDEN,
         }
+    }
+
+    /// What was found in a whole text.
+    pub(crate) fn of_judged(found: JudgedEffect) -> Effects {
+        let effects = Effects::of_hidden(found.effect);
+        let effects = if found.calls_nextval { effects.and(Effects::SEQUENCES) } else { effects };
+        if found.asks_for_values { effects.and(Effects::SEQUENCE_VALUES) } else { effects }
     }
 
     /// Whether a text that sets parameters may set one that the parser reads and that a server may not report, or one that changes those.
@@ -215,7 +228,11 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 /// What a statement may change whose text, up to a NUL, is here whole and is looked through once.
 pub(crate) fn effects_of_whole(text: &[u8]) -> Effects {
     let known = effects(text).unwrap_or(Effects::CALLS);
-    let known = known.and(Effects::of_hidden(sql::hidden_effect(text))).and(Effects::of_names(text));
+    let hidden = match sql::plainly_hides_nothing(text) {
+        true => Effects::NONE,
+        false => Effects::of_judged(sql::judged_effect(text)),
+    };
+    let known = known.and(hidden).and(Effects::of_names(text));
     let known = if known.any(Effects::SETTINGS) { known.and(Effects::of_reading(text)) } else { known };
     let has = |word| contains_word(text, word).next().is_some();
     match has(b"set_config") {

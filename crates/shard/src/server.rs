@@ -55,6 +55,8 @@ pub(crate) enum InternalQuery {
     Statements(ConnId),
     /// It is given what this client, which keeps it, has again after a RESET.
     Restore(ConnId),
+    /// DISCARD SEQUENCES, before a request of this client that asks for what it has not left there.
+    Sequences(ConnId),
     /// It is asked what its session holds, before it may leave this client; None if the client has disconnected meanwhile. How
     /// often that has failed.
     SessionState { client: Option<ConnId>, failed: u8 },
@@ -147,6 +149,7 @@ impl Server {
                 InternalQuery::Apply(client)
                 | InternalQuery::Statements(client)
                 | InternalQuery::Restore(client)
+                | InternalQuery::Sequences(client)
                 | InternalQuery::HandOver(client)
                 | InternalQuery::SessionState { client: Some(client), .. },
             ) => Some(client),
@@ -244,6 +247,7 @@ impl Server {
                 InternalQuery::Apply(_)
                 | InternalQuery::Statements(_)
                 | InternalQuery::Restore(_)
+                | InternalQuery::Sequences(_)
                 | InternalQuery::SessionState { .. }
                 | InternalQuery::HandOver(_)
                 | InternalQuery::Freshen(_)

@@ -65,6 +65,10 @@ pub fn hidden_effect(text: &[u8]) -> HiddenEffect {
 pub struct JudgedEffect {
     /// What it may change unseen.
     pub effect: HiddenEffect,
+    /// It calls `nextval` or `setval`, or asks for what they have left and changes rows, whose defaults may call them.
+    pub calls_nextval: bool,
+    /// It asks for what `nextval` has left in the session, by `currval` or `lastval`.
+    pub asks_for_values: bool,
     /// All texts of its [`crate::shape`] do the same: the values in it do not matter.
     pub is_of_shape: bool,
 }
@@ -75,9 +79,15 @@ pub struct JudgedEffect {
 pub fn judged_effect(text: &[u8]) -> JudgedEffect {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let makes_table = has_into(text);
-    let effect = |backslash| {
+    let (mut calls_nextval, mut writes, mut asks_for_values) = (false, false, false);
+    let mut effect = |backslash| {
         let found = statements(text, backslash);
-        let effects = found.iter().map(|statement| effect_of(statement, makes_table));
+        let effects = found.iter().map(|statement| {
+            calls_nextval |= calls(statement, &["nextval", "setval"]);
+            asks_for_values |= calls(statement, &["currval", "lastval"]);
+            writes |= matches!(statement.command, Command::Modify | Command::Copy);
+            effect_of(statement, makes_table)
+        });
         effects.fold(HiddenEffect::None, HiddenEffect::and)
     };
     let literal = effect(Backslash::Literal);
@@ -86,8 +96,16 @@ pub fn judged_effect(text: &[u8]) -> JudgedEffect {
     let is_local = found == HiddenEffect::Settings && settings_set(text) == SettingsSet::Local;
     JudgedEffect {
         effect: if is_local { HiddenEffect::None } else { found },
+        calls_nextval: calls_nextval || asks_for_values && writes,
+        asks_for_values,
         is_of_shape: found != HiddenEffect::Settings,
     }
+}
+
+/// It calls one of these functions of PostgreSQL.
+fn calls(statement: &Statement, names: &[&str]) -> bool {
+    let is_postgresqls = |schema: Option<&str>| schema.is_none_or(|schema| schema == "pg_catalog");
+    statement.calls.iter().any(|call| names.contains(&&*call.name) && is_postgresqls(call.schema.as_deref()))
 }
 
 /// With `makes_table` the word INTO stands in the text: the table is a temporary one if search_path begins with pg_temp.

@@ -99,8 +99,8 @@ impl Step<'_, '_> {
             Prerequisite::Nothing(traits) => traits.effects,
             _ => self.context.registry.effects(statement),
         };
-        if effects.any(Effects::NAMES)
-            && let Some(action) = self.before_names_of(statement, bind, out)
+        if effects.any(Effects::PREPARED_FOR)
+            && let Some(action) = self.before_text_of(effects, statement, bind, out)
         {
             return action;
         }
@@ -126,16 +126,17 @@ impl Step<'_, '_> {
         bind.dropped()
     }
 
-    /// The text of a statement that is bound names prepared statements.
+    /// What has to be done before a statement with these effects is bound.
     #[cold]
-    fn before_names_of(
+    fn before_text_of(
         &mut self,
+        effects: Effects,
         statement: StatementId,
         bind: &Bind<'_>,
         out: &mut impl Output,
     ) -> Option<RequestAction> {
         let text = self.context.registry.rest(statement).cloned()?;
-        self.before_names_in(&text, false, bind.at, out)
+        self.before_text(effects, &text, false, bind.at, out)
     }
 
     /// What the tables and views that a statement names may change in its session. They may have changed since it was parsed.
@@ -155,6 +156,9 @@ impl Step<'_, '_> {
         }
         if effects.any(Effects::READS) {
             self.server.session.note_reading();
+        }
+        if effects.any(Effects::SEQUENCES) {
+            self.server.session.note_sequences();
         }
         if !effects.any(Effects::SESSION) {
             return;

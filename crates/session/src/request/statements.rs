@@ -79,9 +79,10 @@ impl Step<'_, '_> {
                     return RequestAction::Hold;
                 }
                 let found = self.unnamed_session_effects(text, complete);
-                if found.any(Effects::NAMES)
-                    && let Some(action) = self.before_names_in(text, false, at, out)
+                if found.any(Effects::PREPARED_FOR)
+                    && let Some(action) = self.before_text(found, text, false, at, out)
                 {
+                    self.server.session.note_unbound(false);
                     return action;
                 }
                 effects.and(found)

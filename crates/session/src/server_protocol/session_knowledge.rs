@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::sequences::SequenceValues;
 use crate::changing_relations::ChangingRelations;
 use crate::session_state::{self, Channels, Kinds, MAX_NAMES, Pin, Pins};
 
@@ -76,6 +77,8 @@ pub(crate) struct SessionKnowledge {
     reads_otherwise: bool,
     /// The channels that it listens on.
     channels: Channels,
+    /// Whose values `currval` and `lastval` return.
+    pub(crate) sequences: SequenceValues,
 }
 
 /// Why a client keeps its server because of its session.
@@ -133,7 +136,11 @@ impl SessionKnowledge {
     #[inline]
     pub(crate) fn follow(&mut self, is_followed: bool) {
         if self.is_followed != is_followed {
-            *self = SessionKnowledge { is_followed, ..SessionKnowledge::default() };
+            let sequences = std::mem::take(&mut self.sequences);
+            *self = SessionKnowledge { is_followed, sequences, ..SessionKnowledge::default() };
+        }
+        if !is_followed {
+            self.sequences.distrust(); // Whoever has it calls what it likes.
         }
     }
 
@@ -235,11 +242,24 @@ impl SessionKnowledge {
             return;
         }
         (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
+        self.note_sequences();
         (self.set, self.transcript) = (SetNames::Any, Transcript::More);
         self.reads_otherwise = true;
         // What a function sets beyond these reaches no other client: `called_by`. What the text itself sets stays with this one.
         self.note_names(message);
         self.has_unlisted |= session_state::names_behind_set(message).any(|name| !self.has_name(&name));
+    }
+
+    /// The client may have called `nextval` or `setval`, or is about to. Where its pool needs the values it keeps the server.
+    pub(crate) fn note_sequences(&mut self) {
+        if self.is_followed && self.sequences.note() {
+            self.reasons.pins.set(Pin::Sequences, true);
+        }
+    }
+
+    /// The client does not keep the server for the values of its sequences.
+    pub(crate) fn unpin_sequences(&mut self) {
+        self.reasons.pins.set(Pin::Sequences, false);
     }
 
     /// A message may take or release advisory locks, and changes nothing else.
@@ -308,6 +328,7 @@ impl SessionKnowledge {
     /// A request has failed: what it set is taken back.
     #[inline]
     pub(crate) fn note_error(&mut self) {
+        self.sequences.note_failed();
         self.note_undone();
     }
 
@@ -409,6 +430,10 @@ impl SessionKnowledge {
         match word {
             // What SET sets was noted when its text was.
             b"SET" => {}
+            // By defaults and identity columns.
+            b"INSERT" | b"MERGE" | b"COPY" => self.note_sequences(),
+            // By triggers, and seldom by defaults.
+            b"UPDATE" | b"DELETE" => drop(self.sequences.note()),
             b"ROLLBACK" | b"SAVEPOINT" | b"RELEASE" => self.note_undone(),
             _ if CHANGES_NOTHING.contains(&word) => {}
             _ => {
@@ -427,6 +452,10 @@ impl SessionKnowledge {
         }
         if word == b"PREPARE" && self.statements.is_empty() {
             self.has_prepared_unseen = true;
+        }
+        if command.starts_with(b"DISCARD ALL") || command.starts_with(b"DISCARD SEQUENCES") {
+            self.sequences.discarded();
+            self.unpin_sequences();
         }
         if word == b"LOAD" {
             self.reasons.pins.set(Pin::Libraries, true);

@@ -52,7 +52,7 @@ pub(crate) fn checkout_since(
     {
         let server = ConnId(idle.server);
         if !internal_query::needs_check(core, idle.since_us) {
-            return link_or_prepare(core, conn, server);
+            return link_or_prepare(core, conn, server, request.unwrap_or_default());
         }
         enqueue(core, conn, since_us);
         internal_query::check(core, server);
@@ -68,10 +68,17 @@ pub(crate) fn checkout_since(
     None
 }
 
-/// Links the two, or first makes the server like the client.
+/// Links the two, or first makes the server like the client. `request` is what that sends; empty if it is held.
 #[inline(always)]
-fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
-    if core.config.global.server_shuffle && shuffle::refuse_last_server(core, client_conn, server_conn) {
+fn link_or_prepare(
+    core: &mut Core,
+    client_conn: ConnId,
+    server_conn: ConnId,
+    request: &[u8],
+) -> Option<ConnId> {
+    if core.config.global.server_shuffle
+        && shuffle::refuse_last_server(core, client_conn, server_conn, request)
+    {
         return None;
     }
     let now_us = core.now.mono_us;
@@ -85,7 +92,8 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     server.request_us = now_us;
     server.query_us = now_us;
     server.transaction_us = now_us;
-    let is_alike = client.listening.is_none() && client.parameters.shared_with(&server.protocol.parameters);
+    let mut is_alike =
+        client.listening.is_none() && client.parameters.shared_with(&server.protocol.parameters);
     if !is_alike
         && let Some(position) = client.parameters.unrestorable(&server.protocol.parameters, &core.tracked)
     {
@@ -104,6 +112,8 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
                 server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
             }
             server.protocol.watch_relations(local_pool.relations.known());
+            let discards = server.protocol.link_sequences(client.id, local_pool.keeps_sequences);
+            is_alike &= !discards;
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
@@ -117,9 +127,14 @@ fn link_or_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) ->
     Some(server_conn)
 }
 
+/// Links a client and an idle server that has its sequences' values. False: it is made like the client first ([`prepared`]), or it has failed.
+pub(crate) fn link_own(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    link_or_prepare(core, client_conn, server_conn, &[]).is_some()
+}
+
 /// Links a client that logs in. False: its server is made like it first ([`prepared`]), or it has failed.
 pub(crate) fn link_at_login(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
-    link_or_prepare(core, client_conn, server_conn).is_some()
+    link_or_prepare(core, client_conn, server_conn, &[]).is_some()
 }
 
 /// The server has its client's settings now.
@@ -346,7 +361,7 @@ fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u6
         client.phase = client::Phase::Idle;
         client.request_us = since_us;
     }
-    if let Some(server) = link_or_prepare(core, client_conn, server_conn) {
+    if let Some(server) = link_or_prepare(core, client_conn, server_conn, &[]) {
         backpressure::resume_client(core, client_conn);
         relay::send_held(core, client_conn, server);
     }

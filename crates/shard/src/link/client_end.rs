@@ -87,7 +87,11 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
     let Some(client) = core.client(conn) else { return };
     match client.phase {
         Phase::Linked(server) => {
-            let at_boundary = core.server(server).is_some_and(|server| server.protocol.boundary().is_some());
+            // The values are no other client's, but the server can be: they are discarded then.
+            let at_boundary = core.server(server).is_some_and(|server| {
+                server.protocol.unpin_sequences();
+                server.protocol.boundary().is_some()
+            });
             checkout::unlink(core, server);
             if at_boundary {
                 checkout::release_or_close(core, server);
@@ -100,7 +104,10 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
             let Some(preparing) = core.conns.server_mut(server) else { return };
             match preparing.phase {
                 server::Phase::InternalQuery(
-                    InternalQuery::Restore(_) | InternalQuery::Statements(_) | InternalQuery::HandOver(_),
+                    InternalQuery::Restore(_)
+                    | InternalQuery::Sequences(_)
+                    | InternalQuery::Statements(_)
+                    | InternalQuery::HandOver(_),
                 ) => {
                     server_end::close_server(core, server, CloseReason::ClientLeft);
                 }
@@ -110,6 +117,7 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
                 }
                 server::Phase::InternalQuery(_) => {
                     preparing.protocol.forget_session();
+                    preparing.protocol.distrust_sequences();
                     preparing.phase = server::Phase::InternalQuery(InternalQuery::Check)
                 }
                 _ => {} // It is being closed.

@@ -19,8 +19,8 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, hand_over, listener, parameters, relations, relay, server_end, session_state,
-    sql_statements,
+    checkout, client_end, hand_over, listener, parameters, relations, relay, sequences, server_end,
+    session_state, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -107,9 +107,11 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
         (InternalQuery::Apply(client), None) => checkout::settings_applied(core, conn, client),
         (InternalQuery::Statements(client), _) => sql_statements::prepare_ended(core, conn, client),
         (InternalQuery::Restore(client), None) => checkout::prepared(core, conn, client),
-        (InternalQuery::Apply(client) | InternalQuery::Restore(client), Some(error)) => {
-            refused_parameters(core, conn, client, &error);
-        }
+        (InternalQuery::Sequences(client), None) => sequences::discarded(core, conn, client),
+        (
+            InternalQuery::Apply(client) | InternalQuery::Restore(client) | InternalQuery::Sequences(client),
+            Some(error),
+        ) => refused_parameters(core, conn, client, &error),
         (InternalQuery::SessionState { client, failed: times }, failed) => {
             session_state::answered(core, conn, client, failed.map(|_| times + 1));
         }
@@ -148,6 +150,7 @@ fn refused_parameters(core: &mut Core, server: ConnId, client: ConnId, error: &[
     checkout::unlink(core, server);
     if let Some(server) = core.server(server) {
         server.protocol.forget_session();
+        server.protocol.distrust_sequences();
     }
     client_end::fail_client(core, client, sqlstate::INVALID_PARAMETER, &text);
     checkout::release_or_close(core, server);
@@ -179,6 +182,7 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         InternalQuery::Apply(_)
         | InternalQuery::Statements(_)
         | InternalQuery::Restore(_)
+        | InternalQuery::Sequences(_)
         | InternalQuery::SessionState { .. }
         | InternalQuery::HandOver(_)
         | InternalQuery::Relations

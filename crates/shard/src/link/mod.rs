@@ -22,6 +22,7 @@ pub(crate) mod permits;
 pub(crate) mod pins;
 pub(crate) mod relations;
 pub(crate) mod relay;
+pub(crate) mod sequences;
 pub(crate) mod server_end;
 pub(crate) mod session_state;
 mod shuffle;

@@ -8,7 +8,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::core::Core;
-use crate::link::{checkout, client_end, hand_over, leading_settings, sql_statements};
+use crate::link::{checkout, client_end, hand_over, leading_settings, sequences, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -28,13 +28,12 @@ pub(crate) fn refuse_to_link(core: &mut Core, client_conn: ConnId, server_conn: 
 #[inline(never)]
 pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
     let listens = hand_over::give_channels(core, client_conn, server_conn);
+    let discards = sequences::discard_foreign(core, server_conn);
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
     let sets = client.parameters.sets_from(&server.protocol.parameters, &core.tracked);
-    let sets = match listens {
-        Some(listens) => Some(sets.unwrap_or_default() + &listens),
-        None => sets,
-    };
-    if let Some(sets) = sets {
+    if sets.is_some() || listens.is_some() || discards.is_some() {
+        let sets = [discards.unwrap_or_default(), &sets.unwrap_or_default(), &listens.unwrap_or_default()];
+        let sets = sets.concat();
         if leading_settings::may_lead(client, server, &sets) {
             return leading_settings::link(core, client_conn, server_conn, &sets);
         }
@@ -56,10 +55,12 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
 #[inline(never)]
 pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> Option<ConnId> {
     let listens = hand_over::give_channels(core, client_conn, server_conn).unwrap_or_default();
+    let discards = sequences::discard_foreign(core, server_conn).unwrap_or_default();
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
     let local_pool = core.local_pools.get(server.pool)?;
     let (now, default_params) = (&server.protocol.parameters, &local_pool.default_params);
-    let sets = client.parameters.sets_from_any(now, default_params, &core.tracked) + &listens;
+    let sets =
+        [discards, &client.parameters.sets_from_any(now, default_params, &core.tracked), &listens].concat();
     server.protocol.unknown_settings_reset();
     if leading_settings::may_lead(client, server, &sets) {
         return leading_settings::link(core, client_conn, server_conn, &sets);

@@ -133,6 +133,11 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
                 client.pin = Some(Box::new(HeldPin::since(unit, now_us)));
                 true
             }
+            // It is not worth the end of the client: PostgreSQL says that there is no value.
+            None if pins.is_only(Pin::Sequences) => {
+                server.protocol.unpin_sequences();
+                return true;
+            }
             None => {
                 refuse(core, client_conn, server_conn, pins);
                 return false;

@@ -11,7 +11,7 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
     backpressure, checkout, client_end, deferred_begin, first_message, internal_query, leading_settings,
-    notify, parameters, server_end, startup_values,
+    notify, parameters, sequences, server_end, startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -151,15 +151,25 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
         Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
     };
-    let kept = !client.request.held.is_empty() && server.protocol.blocks_requests();
+    let kept = !client.request.held.is_empty()
+        && (server.protocol.blocks_requests() || server.protocol.holds_for_sequences());
     let asked_nothing = server.protocol.is_quiet();
     match outcome {
-        RequestOutcome::All if kept => backpressure::pause_client(core, client_conn),
+        RequestOutcome::All if kept => held_back(core, client_conn, server_conn),
         RequestOutcome::All if asked_nothing => {
             first_message::release_without_request(core, client_conn, server_conn)
         }
         RequestOutcome::All => {}
         RequestOutcome::Terminate | RequestOutcome::Fault(_) => requests_ended(core, client_conn, &outcome),
+    }
+}
+
+/// What the client has sent waits.
+#[cold]
+#[inline(never)]
+fn held_back(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    if !sequences::settle(core, client_conn, server_conn) {
+        backpressure::pause_client(core, client_conn);
     }
 }
 

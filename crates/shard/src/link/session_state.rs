@@ -6,7 +6,7 @@
 use settings::PoolMode;
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, hand_over, notify, pins, relay, sql_statements};
+use crate::link::{backpressure, checkout, hand_over, notify, pins, relay, sequences, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -21,6 +21,9 @@ pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
     server.protocol.watch_relations(local_pool.relations.known());
     if !server.protocol.session_is_to_be_asked() {
+        if !sequences::count_kept(core, client_conn, server_conn) {
+            return;
+        }
         if !hand_over::leave(core, client_conn, server_conn) {
             deliver_notifications(core, server_conn, client_conn);
             notify::flush_ready(core, client_conn);

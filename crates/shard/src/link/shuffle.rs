@@ -10,8 +10,20 @@ use crate::link::{checkout, opening, server_end};
 
 /// Closes the server and queues the client for another one if the client used this one last.
 #[cold]
-pub(crate) fn refuse_last_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
-    let Some(client) = core.client(client_conn) else { return false };
+pub(crate) fn refuse_last_server(
+    core: &mut Core,
+    client_conn: ConnId,
+    server_conn: ConnId,
+    request: &[u8],
+) -> bool {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
+    if server.protocol.has_sequences_of(client.id) {
+        let request = if request.is_empty() { &client.request.held } else { request };
+        let names = client.request.statements.as_deref();
+        if session::asks_for_sequence_values(request, names, &core.registry) {
+            return false; // Only this one has them.
+        }
+    }
     // Taken, not read: a later server may get the number of the one that is closed here.
     if client.server_used_last.take() != Some(server_conn.0) {
         return false;

@@ -433,6 +433,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
             InternalQuery::Apply(_)
             | InternalQuery::Statements(_)
             | InternalQuery::Restore(_)
+            | InternalQuery::Sequences(_)
             | InternalQuery::SessionState { .. }
             | InternalQuery::HandOver(_)
             | InternalQuery::Freshen(_)

@@ -41,6 +41,8 @@ pub(crate) struct LocalPool {
     pub(crate) last_params: session::Parameters,
     /// What clients' settings leave in a session (`session_state = virtual`).
     pub(crate) learned_settings: session::LearnedSettings,
+    /// Clients ask for what `nextval` left in earlier transactions, likewise: those that call it keep their servers.
+    pub(crate) keeps_sequences: bool,
     /// Tables and views whose use may change a session, likewise.
     pub(crate) relations: KnownRelations,
     /// What listens for all clients of the pool, once one has.

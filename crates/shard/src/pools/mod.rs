@@ -53,6 +53,7 @@ pub(crate) fn local_pool(
         default_params: Parameters::unknown(&core.tracked),
         last_params: Parameters::unknown(&core.tracked),
         learned_settings: LearnedSettings::default(),
+        keeps_sequences: false,
         relations: KnownRelations::default(),
         listener: None,
         counters: Counters::default(),

@@ -168,6 +168,12 @@ pub(crate) mod field {
     pub(crate) const SQL_STATEMENT: u16 = 43;
     /// Of a server: its session has settings that it is not asked for by name. An older process does not say.
     pub(crate) const UNLISTED_SETTINGS: u16 = 44;
+    /// Of a server: the one client whose values `currval` and `lastval` return there. Without it they are any client's.
+    pub(crate) const SEQUENCES: u16 = 45;
+    /// Of a server: clients of its pool ask for what `nextval` left in earlier transactions. An older process does not say.
+    pub(crate) const KEEPS_SEQUENCES: u16 = 46;
+    /// Of a server: its client keeps it for that. An older process does not say.
+    pub(crate) const KEPT_BY_SEQUENCES: u16 = 47;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.

@@ -283,6 +283,11 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     out.number(field::SESSION_UNKNOWN, server.protocol.keeps_client().into());
     out.number(field::UNKNOWN_SETTINGS, server.protocol.has_unknown_settings().into());
     out.number(field::UNLISTED_SETTINGS, server.protocol.has_unlisted_settings().into());
+    if let Some(client) = server.protocol.sequences_owner() {
+        out.number(field::SEQUENCES, client);
+    }
+    out.number(field::KEEPS_SEQUENCES, local_pool.keeps_sequences.into());
+    out.number(field::KEPT_BY_SEQUENCES, server.protocol.session_pins().has(session::Pin::Sequences).into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {
         out.number(field::UNNAMED, client);

@@ -185,6 +185,11 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     }
     server.phase = server::Phase::Linked(conn);
     server.names_as_they_are = client.passes_names(&config, mode);
+    if let (Some(fields), Some(local_pool)) = (Fields::read(server_state), core.local_pools.get(server.pool))
+    {
+        let is_kept = fields.number(field::KEPT_BY_SEQUENCES).unwrap_or_default() != 0;
+        server.protocol.import_linked_sequences(client.id, local_pool.keeps_sequences, is_kept);
+    }
     relay::send_held(core, conn, server_conn);
     checkout::release(core, server_conn);
     core.try_export(conn);
@@ -295,8 +300,10 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if let Some(client) = fields.number(field::UNNAMED) {
         protocol.import_unnamed(client);
     }
-    let local_pool = core.local_pools.get(pool_id)?;
+    let local_pool = core.local_pools.get_mut(pool_id)?;
+    local_pool.keeps_sequences |= fields.number(field::KEEPS_SEQUENCES).unwrap_or_default() != 0;
     protocol.follow_session(local_pool.pool.limits.follows_sessions);
+    protocol.import_sequences(fields.number(field::SEQUENCES));
     if fields.number(field::SESSION_UNKNOWN).unwrap_or_default() != 0 {
         protocol.forget_session();
     }

@@ -1,0 +1,32 @@
+//! A request that asks for what `nextval` has left in the session, by `currval` or `lastval` (`session_state = virtual`).
+//!
+//! Owns when it is kept until its client has a server whose values are its own, or that has none. Which server that is, the shard decides.
+
+use super::{RequestAction, Step};
+use crate::statement_text::Effects;
+
+impl Step<'_, '_> {
+    /// A text with these effects is about to be sent. None if it can be sent, as far as its values are concerned.
+    ///
+    /// Behind other messages of the same segment nothing of Weir's own can be sent that would not end their transaction.
+    #[cold]
+    pub(super) fn before_sequence_values(&mut self, effects: Effects) -> Option<RequestAction> {
+        let calls_next = effects.any(Effects::SEQUENCES);
+        if !effects.any(Effects::SEQUENCE_VALUES)
+            || !self.server.session.is_followed()
+            || !self.executes()
+            || self.server.effects.segment() != Effects::NONE
+            || !self.server.session.sequences.have_to_be_settled(calls_next)
+        {
+            return None;
+        }
+        if !self.server.replies.is_empty() {
+            return Some(RequestAction::AwaitReplies);
+        }
+        if self.server.transaction.in_failed_block() {
+            return None;
+        }
+        self.server.session.sequences.hold_request(calls_next);
+        Some(RequestAction::Hold)
+    }
+}

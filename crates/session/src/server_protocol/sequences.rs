@@ -1,0 +1,275 @@
+//! Whose values `currval` and `lastval` return on a server (`session_state = virtual`).
+//!
+//! Owns which clients may have called `nextval` or `setval` there since the server had no such value, and when a request that asks for one may be
+//! sent: once the values are its client's own, or there are none. PostgreSQL has no way to set such a value without changing the sequence, so that it
+//! can be ended (DISCARD SEQUENCES), and not be given to another server.
+
+use super::ServerProtocol;
+
+/// What ends all values.
+pub const DISCARD_SEQUENCES: &str = "DISCARD SEQUENCES";
+
+/// Which clients may have left values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CalledBy {
+    /// None.
+    #[default]
+    Nobody,
+    /// This one alone.
+    One(u64),
+    /// More than one, or it is not known.
+    Several,
+}
+
+/// A request is held until it is settled whose values it would find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// What it asks for may have been left by an earlier transaction.
+    Earlier,
+    /// It calls `nextval` itself.
+    OwnToo,
+}
+
+/// The values of `currval` and `lastval` on one server.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceValues {
+    /// The client that has the server, or had it last.
+    client: u64,
+    called_by: CalledBy,
+    /// What that client asks for since it has the server is its own, or not there.
+    is_settled: bool,
+    /// Clients of the pool ask for values of earlier transactions.
+    is_kept: bool,
+    awaited: Option<Awaited>,
+}
+
+impl SequenceValues {
+    /// This client gets the server. True if the values of others have to be discarded first.
+    #[inline]
+    pub(crate) fn link(&mut self, client: u64, is_kept: bool) -> bool {
+        (self.client, self.is_settled, self.is_kept) = (client, false, is_kept);
+        is_kept && self.are_foreign()
+    }
+
+    /// Another client than the linked one may have left a value.
+    pub(crate) fn are_foreign(&self) -> bool {
+        match self.called_by {
+            CalledBy::Nobody => false,
+            CalledBy::One(client) => client != self.client,
+            CalledBy::Several => true,
+        }
+    }
+
+    /// This client, and no other, may have left values.
+    pub(crate) fn are_of(&self, client: u64) -> bool {
+        self.called_by == CalledBy::One(client)
+    }
+
+    /// Of whom they are, if of one client.
+    pub(crate) fn owner(&self) -> Option<u64> {
+        match self.called_by {
+            CalledBy::One(client) => Some(client),
+            CalledBy::Nobody | CalledBy::Several => None,
+        }
+    }
+
+    /// The client may have called `nextval` or `setval`. True if it has to keep the server for that.
+    #[inline]
+    pub(crate) fn note(&mut self) -> bool {
+        self.is_settled = true;
+        self.note_failed();
+        self.is_kept
+    }
+
+    /// The client may have called them, in a request that has failed.
+    #[inline]
+    pub(crate) fn note_failed(&mut self) {
+        self.called_by = match self.called_by {
+            CalledBy::Nobody => CalledBy::One(self.client),
+            CalledBy::One(client) if client == self.client => CalledBy::One(client),
+            _ => CalledBy::Several,
+        };
+    }
+
+    /// The server has no values any more.
+    pub(crate) fn discarded(&mut self) {
+        self.called_by = CalledBy::Nobody;
+    }
+
+    /// Nothing is known of the values that it has.
+    pub(crate) fn distrust(&mut self) {
+        (self.called_by, self.is_settled) = (CalledBy::Several, false);
+    }
+
+    /// A server of another process has the values of this client alone, or of any.
+    pub(crate) fn import(&mut self, owner: Option<u64>) {
+        self.called_by = owner.map_or(CalledBy::Several, CalledBy::One);
+    }
+
+    /// A request that asks for values, and `calls_next` itself, has to wait: they are not known to be its client's, or the pool is not known to
+    /// need such values.
+    pub(crate) fn have_to_be_settled(&self, calls_next: bool) -> bool {
+        let is_lacking = !self.are_of(self.client);
+        !self.is_settled
+            && (is_lacking && (!calls_next || self.are_foreign()) || !calls_next && !self.is_kept)
+    }
+
+    /// It waits.
+    pub(crate) fn hold_request(&mut self, calls_next: bool) {
+        self.awaited = Some(if calls_next { Awaited::OwnToo } else { Awaited::Earlier });
+    }
+
+    /// A request waits.
+    #[inline]
+    pub(crate) fn holds_request(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Takes the request that waits: Some(true) if it asks for values of earlier transactions.
+    pub(crate) fn take_held(&mut self) -> Option<bool> {
+        self.awaited.take().map(|awaited| awaited == Awaited::Earlier)
+    }
+
+    /// What the client asks for from here on is its own, or not there, and whether clients of the pool ask for values of earlier transactions.
+    pub(crate) fn settled(&mut self, is_kept: bool) {
+        (self.is_settled, self.is_kept) = (true, is_kept);
+    }
+}
+
+impl ServerProtocol {
+    /// This client gets the server; `is_kept`: clients of its pool ask for sequences' values of earlier transactions. True if those of others have to
+    /// be discarded first ([`DISCARD_SEQUENCES`]).
+    #[inline]
+    pub fn link_sequences(&mut self, client: u64, is_kept: bool) -> bool {
+        self.session.sequences.link(client, is_kept)
+    }
+
+    /// `currval` and `lastval` may return what another client than the linked one has left.
+    #[must_use]
+    pub fn has_foreign_sequences(&self) -> bool {
+        self.session.is_followed() && self.session.sequences.are_foreign()
+    }
+
+    /// `currval` and `lastval` return what this client has left, and nothing of others.
+    #[must_use]
+    pub fn has_sequences_of(&self, client: u64) -> bool {
+        self.session.is_followed() && self.session.sequences.are_of(client)
+    }
+
+    /// The client whose values these are, if they are of one.
+    #[must_use]
+    pub fn sequences_owner(&self) -> Option<u64> {
+        self.session.sequences.owner()
+    }
+
+    /// A request of the client waits because it asks for values that may not be its own.
+    #[inline]
+    #[must_use]
+    pub fn holds_for_sequences(&self) -> bool {
+        self.session.sequences.holds_request()
+    }
+
+    /// Takes that request, which waits no longer: Some(true) if it asks for values of earlier transactions.
+    pub fn take_held_for_sequences(&mut self) -> Option<bool> {
+        self.session.sequences.take_held()
+    }
+
+    /// What the client asks for from here on is its own, or not there.
+    pub fn sequences_settled(&mut self, is_kept: bool) {
+        self.session.sequences.settled(is_kept);
+    }
+
+    /// [`DISCARD_SEQUENCES`] is sent, or has been executed.
+    pub fn sequences_discarded(&mut self) {
+        self.session.sequences.discarded();
+    }
+
+    /// It is not known whether what was sent to discard them has been executed.
+    pub fn distrust_sequences(&mut self) {
+        self.session.sequences.distrust();
+    }
+
+    /// A server that came from another process has the values of this client, or of any client.
+    pub fn import_sequences(&mut self, owner: Option<u64>) {
+        self.session.sequences.import(owner);
+    }
+
+    /// The client does not keep the server for its sequences' values any more.
+    pub fn unpin_sequences(&mut self) {
+        self.session.unpin_sequences();
+    }
+
+    /// Such a server came with this client, which `is_pinned` for them.
+    pub fn import_linked_sequences(&mut self, client: u64, is_kept: bool, is_pinned: bool) {
+        self.session.sequences.link(client, is_kept);
+        if !self.session.sequences.are_foreign() {
+            self.session.sequences.settled(is_kept);
+            if is_pinned && is_kept {
+                self.session.note_sequences();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linked(client: u64, is_kept: bool) -> SequenceValues {
+        let mut values = SequenceValues::default();
+        assert!(!values.link(client, is_kept), "a new server has none");
+        values
+    }
+
+    #[test]
+    fn values_of_one_client_are_its_own_until_another_calls_nextval() {
+        let mut values = linked(7, false);
+        assert!(!values.note() && values.are_of(7) && !values.are_foreign());
+        values.link(8, false);
+        assert!(values.are_foreign() && values.are_of(7), "it has called nothing yet");
+        values.note();
+        assert!(values.are_foreign() && !values.are_of(7) && !values.are_of(8) && values.owner().is_none());
+        values.discarded();
+        assert!(!values.are_foreign());
+    }
+
+    #[test]
+    fn what_has_failed_may_have_left_a_value_and_keeps_nobody() {
+        let mut values = linked(7, true);
+        values.note_failed();
+        assert!(values.are_of(7));
+        assert!(values.link(8, true), "another client's");
+    }
+
+    #[test]
+    fn a_request_waits_until_it_is_known_whose_values_it_finds() {
+        let mut values = linked(7, false);
+        assert!(values.have_to_be_settled(false), "the pool learns of it");
+        assert!(!values.have_to_be_settled(true), "it calls nextval itself, and there is nothing else");
+        values.note();
+        assert!(!values.have_to_be_settled(false), "its own, of this transaction");
+        values.link(7, false);
+        assert!(values.have_to_be_settled(false), "its own, of an earlier one: the pool learns of it");
+        values.link(7, true);
+        assert!(!values.have_to_be_settled(false));
+        values.link(8, false);
+        assert!(values.have_to_be_settled(true), "what it calls may be another sequence");
+        values.hold_request(false);
+        assert!(values.holds_request());
+        assert_eq!((values.take_held(), values.take_held()), (Some(true), None));
+        values.settled(true);
+        assert!(!values.have_to_be_settled(false));
+    }
+
+    #[test]
+    fn where_nothing_is_known_they_are_foreign_to_all() {
+        let mut values = linked(7, true);
+        values.note();
+        values.distrust();
+        assert!(values.link(7, true));
+        values.import(Some(7));
+        assert!(!values.link(7, true) && values.link(8, true));
+        values.import(None);
+        assert!(values.link(7, true));
+    }
+}

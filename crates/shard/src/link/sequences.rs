@@ -1,0 +1,106 @@
+//! `currval` and `lastval` (`session_state = virtual`): a client finds the values of its own session, or PostgreSQL's error, never another client's.
+//!
+//! Owns which server a client gets whose request asks for such values, and what the pool learns from that: from then on clients that may have called
+//! `nextval` keep their servers. Whose values a server has is `session`'s to know.
+
+use session::{DISCARD_SEQUENCES, Pin};
+
+use crate::core::Core;
+use crate::link::{backpressure, checkout, notify, pins, relay};
+use crate::server::InternalQuery;
+use crate::{ConnId, client};
+
+const DISCARD_IN_FRONT: &str = "DISCARD SEQUENCES;";
+
+/// A request of the client waits because it asks for values that may not be its own. False if none does.
+#[cold]
+#[inline(never)]
+pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    let Some(server) = core.conns.server_mut(server_conn) else { return false };
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
+    let Some(asks_for_earlier) = server.protocol.take_held_for_sequences() else { return false };
+    local_pool.keeps_sequences |= asks_for_earlier;
+    let is_kept = local_pool.keeps_sequences;
+    if exchange(core, client_conn, server_conn) {
+        return true;
+    }
+    let Some(server) = core.conns.server_mut(server_conn) else { return true };
+    let is_foreign = server.protocol.has_foreign_sequences();
+    server.protocol.sequences_settled(is_kept);
+    if is_foreign {
+        let discard = InternalQuery::Sequences(client_conn);
+        checkout::prepare(core, client_conn, server_conn, discard, DISCARD_SEQUENCES);
+    } else {
+        relay::send_held(core, client_conn, server_conn);
+    }
+    true
+}
+
+/// The client gets the idle server that has its values, and no others, in place of one that has been sent nothing yet.
+fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
+    let (client_id, pool_id) = (client.id, server.pool);
+    if !server.protocol.is_quiet() || server.unsent || server.protocol.keeps_client() {
+        return false;
+    }
+    let Some(local_pool) = core.local_pools.get(pool_id).filter(|local_pool| !local_pool.pool.paused) else {
+        return false;
+    };
+    let is_own = |conn: &ConnId| {
+        core.conns.find_server(*conn).is_some_and(|server| server.protocol.has_sequences_of(client_id))
+    };
+    let Some(own) = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).find(is_own) else {
+        return false;
+    };
+    if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
+        local_pool.pool.remove_idle(own.0);
+    }
+    checkout::unlink(core, server_conn);
+    checkout::release_or_close(core, server_conn);
+    if let Some(client) = core.client(client_conn) {
+        client.phase = client::Phase::Idle;
+    }
+    if checkout::link_own(core, client_conn, own) {
+        backpressure::resume_client(core, client_conn);
+        relay::send_held(core, client_conn, own);
+    }
+    true
+}
+
+/// The client of a quiet server keeps it, perhaps for values: no answer of the server shows that, and so it is counted here. False if the client does not
+/// keep it, because no further one may (`max_pinned`).
+pub(crate) fn count_kept(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    let Some(server) = core.conns.server(server_conn) else { return true };
+    if !server.protocol.session_pins().has(Pin::Sequences) {
+        return true;
+    }
+    if !pins::settle(core, client_conn, server_conn) {
+        notify::flush_ready(core, client_conn);
+        return false;
+    }
+    let is_kept = core.conns.find_server(server_conn).is_some_and(|server| server.protocol.keeps_client());
+    if !is_kept {
+        checkout::release(core, server_conn);
+    }
+    is_kept
+}
+
+/// What ends the values of others on a server that a client gets, in a pool whose clients ask for such values: it stands in front of all else that the
+/// server is sent, and takes no part in its transaction.
+pub(crate) fn discard_foreign(core: &mut Core, server_conn: ConnId) -> Option<&'static str> {
+    let server = core.conns.server_mut(server_conn)?;
+    let is_kept = core.local_pools.get(server.pool)?.keeps_sequences;
+    if !is_kept || !server.protocol.has_foreign_sequences() {
+        return None;
+    }
+    server.protocol.sequences_discarded();
+    Some(DISCARD_IN_FRONT)
+}
+
+/// [`DISCARD_SEQUENCES`] was executed, in front of what the client asks for.
+pub(crate) fn discarded(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    if let Some(server) = core.server(server_conn) {
+        server.protocol.sequences_discarded();
+    }
+    checkout::prepared(core, server_conn, client_conn);
+}
