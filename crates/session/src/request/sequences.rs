@@ -3,9 +3,27 @@
 //! Owns when it is kept until its client has a server whose values are its own, or that has none. Which server that is, the shard decides.
 
 use super::{RequestAction, Step};
+use crate::StatementId;
 use crate::statement_text::Effects;
 
 impl Step<'_, '_> {
+    /// The same in front of a Parse with a name: what it parses may be bound right behind it. `found` is the statement, if it is known.
+    #[inline]
+    pub(super) fn before_parse_of_values(
+        &mut self,
+        found: Option<StatementId>,
+        text: &[u8],
+    ) -> Option<RequestAction> {
+        if !self.server.session.is_followed() {
+            return None;
+        }
+        let effects = match found {
+            Some(statement) => self.context.registry.effects(statement),
+            None => self.context.registry.session_effects(text),
+        };
+        if effects.any(Effects::SEQUENCE_VALUES) { self.before_sequence_values(effects) } else { None }
+    }
+
     /// A text with these effects is about to be sent. None if it can be sent, as far as its values are concerned.
     ///
     /// Behind other messages of the same segment nothing of Weir's own can be sent that would not end their transaction.
@@ -20,13 +38,13 @@ impl Step<'_, '_> {
         {
             return None;
         }
-        if !self.server.replies.is_empty() {
-            return Some(RequestAction::AwaitReplies);
+        if self.server.transaction.current().is_none() {
+            return self.server.replies.ends_with_ready().then_some(RequestAction::AwaitReplies);
         }
         if self.server.transaction.in_failed_block() {
             return None;
         }
         self.server.session.sequences.hold_request(calls_next);
-        Some(RequestAction::Hold)
+        Some(RequestAction::AwaitNext)
     }
 }

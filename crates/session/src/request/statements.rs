@@ -136,6 +136,9 @@ impl Step<'_, '_> {
         }
         let InForce::Settings(settings) = self.in_force() else { return RequestAction::AwaitReplies };
         let found = settings.as_ref().and_then(|settings| self.context.registry.find(rest, settings));
+        if let Some(action) = self.before_parse_of_values(found, rest) {
+            return action;
+        }
         let Some(before) = self.before_parse_of(found) else { return RequestAction::AwaitReplies };
         let names = self.request.statements.get_or_insert_default();
         let segment = self.server.replies.segment();

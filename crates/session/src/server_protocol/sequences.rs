@@ -36,6 +36,8 @@ pub(crate) struct SequenceValues {
     /// The client that has the server, or had it last.
     client: u64,
     called_by: CalledBy,
+    /// That client may have called since it has the server.
+    has_called: bool,
     /// What that client asks for since it has the server is its own, or not there.
     is_settled: bool,
     /// Clients of the pool ask for values of earlier transactions.
@@ -44,10 +46,14 @@ pub(crate) struct SequenceValues {
 }
 
 impl SequenceValues {
-    /// This client gets the server. True if the values of others have to be discarded first.
+    /// This client gets the server. If it `is_latest`, the client has not called on another one since. True if values have to be discarded
+    /// first: those of others, or its own from before others of its own.
     #[inline]
-    pub(crate) fn link(&mut self, client: u64, is_kept: bool) -> bool {
-        (self.client, self.is_settled, self.is_kept) = (client, false, is_kept);
+    pub(crate) fn link(&mut self, client: u64, is_latest: bool, is_kept: bool) -> bool {
+        (self.client, self.has_called, self.is_settled, self.is_kept) = (client, false, false, is_kept);
+        if !is_latest && self.called_by == CalledBy::One(client) {
+            self.called_by = CalledBy::Several;
+        }
         is_kept && self.are_foreign()
     }
 
@@ -84,11 +90,18 @@ impl SequenceValues {
     /// The client may have called them, in a request that has failed.
     #[inline]
     pub(crate) fn note_failed(&mut self) {
+        self.has_called = true;
         self.called_by = match self.called_by {
             CalledBy::Nobody => CalledBy::One(self.client),
             CalledBy::One(client) if client == self.client => CalledBy::One(client),
             _ => CalledBy::Several,
         };
+    }
+
+    /// The client that has the server may have called since it has it.
+    #[inline(always)]
+    pub(crate) fn has_called(&self) -> bool {
+        self.has_called
     }
 
     /// The server has no values any more.
@@ -137,11 +150,27 @@ impl SequenceValues {
 }
 
 impl ServerProtocol {
-    /// This client gets the server; `is_kept`: clients of its pool ask for sequences' values of earlier transactions. True if those of others have to
-    /// be discarded first ([`DISCARD_SEQUENCES`]).
+    /// This client gets the server. `is_latest`: it has not called `nextval` on another one since it has on this one. `is_kept`: clients of its pool
+    /// ask for sequences' values of earlier transactions. True if what is there has to be discarded first ([`DISCARD_SEQUENCES`]).
     #[inline]
-    pub fn link_sequences(&mut self, client: u64, is_kept: bool) -> bool {
-        self.session.sequences.link(client, is_kept)
+    pub fn link_sequences(&mut self, client: u64, is_latest: bool, is_kept: bool) -> bool {
+        self.session.sequences.link(client, is_latest, is_kept)
+    }
+
+    /// The client may have called `nextval` since it has the server.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_called_sequences(&self) -> bool {
+        self.session.sequences.has_called()
+    }
+
+    /// What a request asks for that calls no `nextval` itself may not be its client's own. Then it waits.
+    pub fn hold_for_sequences(&mut self) -> bool {
+        let waits = self.session.is_followed() && self.session.sequences.have_to_be_settled(false);
+        if waits {
+            self.session.sequences.hold_request(false);
+        }
+        waits
     }
 
     /// `currval` and `lastval` may return what another client than the linked one has left.
@@ -201,12 +230,13 @@ impl ServerProtocol {
 
     /// Such a server came with this client, which `is_pinned` for them.
     pub fn import_linked_sequences(&mut self, client: u64, is_kept: bool, is_pinned: bool) {
-        self.session.sequences.link(client, is_kept);
-        if !self.session.sequences.are_foreign() {
-            self.session.sequences.settled(is_kept);
-            if is_pinned && is_kept {
-                self.session.note_sequences();
-            }
+        self.session.sequences.link(client, true, is_kept);
+        if !self.session.sequences.are_of(client) {
+            return;
+        }
+        self.session.sequences.note();
+        if is_pinned && is_kept {
+            self.session.note_sequences();
         }
     }
 }
@@ -217,7 +247,7 @@ mod tests {
 
     fn linked(client: u64, is_kept: bool) -> SequenceValues {
         let mut values = SequenceValues::default();
-        assert!(!values.link(client, is_kept), "a new server has none");
+        assert!(!values.link(client, true, is_kept), "a new server has none");
         values
     }
 
@@ -225,7 +255,7 @@ mod tests {
     fn values_of_one_client_are_its_own_until_another_calls_nextval() {
         let mut values = linked(7, false);
         assert!(!values.note() && values.are_of(7) && !values.are_foreign());
-        values.link(8, false);
+        values.link(8, true, false);
         assert!(values.are_foreign() && values.are_of(7), "it has called nothing yet");
         values.note();
         assert!(values.are_foreign() && !values.are_of(7) && !values.are_of(8) && values.owner().is_none());
@@ -234,11 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn older_values_of_the_same_client_are_none() {
+        let mut values = linked(7, false);
+        values.note();
+        assert!(values.has_called());
+        assert!(values.link(7, false, true) && !values.has_called(), "it has called elsewhere since");
+    }
+
+    #[test]
     fn what_has_failed_may_have_left_a_value_and_keeps_nobody() {
         let mut values = linked(7, true);
         values.note_failed();
         assert!(values.are_of(7));
-        assert!(values.link(8, true), "another client's");
+        assert!(values.link(8, true, true), "another client's");
     }
 
     #[test]
@@ -248,11 +286,11 @@ mod tests {
         assert!(!values.have_to_be_settled(true), "it calls nextval itself, and there is nothing else");
         values.note();
         assert!(!values.have_to_be_settled(false), "its own, of this transaction");
-        values.link(7, false);
+        values.link(7, true, false);
         assert!(values.have_to_be_settled(false), "its own, of an earlier one: the pool learns of it");
-        values.link(7, true);
+        values.link(7, true, true);
         assert!(!values.have_to_be_settled(false));
-        values.link(8, false);
+        values.link(8, true, false);
         assert!(values.have_to_be_settled(true), "what it calls may be another sequence");
         values.hold_request(false);
         assert!(values.holds_request());
@@ -266,10 +304,10 @@ mod tests {
         let mut values = linked(7, true);
         values.note();
         values.distrust();
-        assert!(values.link(7, true));
+        assert!(values.link(7, true, true));
         values.import(Some(7));
-        assert!(!values.link(7, true) && values.link(8, true));
+        assert!(!values.link(7, true, true) && values.link(8, true, true));
         values.import(None);
-        assert!(values.link(7, true));
+        assert!(values.link(7, true, true));
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Client {
     pub(crate) server_used_last: Option<u32>,
     /// Its values are spelled as servers do.
     pub(crate) is_spelled: bool,
+    /// The number of the server on which it has last called `nextval`, perhaps; 0 is none (`session_state = virtual`).
+    pub(crate) sequences_at: u64,
     /// It counts in `max_pinned`.
     pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
@@ -146,6 +148,7 @@ impl Client {
             cancel_key_prefix: None,
             server_used_last: None,
             is_spelled: false,
+            sequences_at: 0,
             pin: None,
             dedicated_request: None,
             listening: None,

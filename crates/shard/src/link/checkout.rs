@@ -112,8 +112,9 @@ fn link_or_prepare(
                 server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
             }
             server.protocol.watch_relations(local_pool.relations.known());
-            let discards = server.protocol.link_sequences(client.id, local_pool.keeps_sequences);
-            is_alike &= !discards;
+            let is_latest = client.sequences_at == server.id;
+            let is_kept = local_pool.keeps_sequences;
+            is_alike &= !server.protocol.link_sequences(client.id, is_latest, is_kept);
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
@@ -189,6 +190,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     if server.protocol.keeps_client() {
         return session_state::keep(core, client_conn, server_conn);
     }
+    let called = if server.protocol.has_called_sequences() { server.id } else { 0 };
     server.unlink();
     let paused = server.paused;
     if server.await_cancels(now_us) {
@@ -199,6 +201,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     let Some(client) = core.client(client_conn) else { return };
     client.phase = client::Phase::Idle;
+    if called != 0 {
+        client.sequences_at = called;
+    }
     if client.listening.is_some() {
         notify::flush_ready(core, client_conn);
     }

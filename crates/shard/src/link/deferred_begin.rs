@@ -4,7 +4,7 @@
 //! was asked. All other requests are a server's, behind the BEGIN.
 
 use messages::ShutdownMode;
-use session::{Listening, TransactionControl};
+use session::{Listening, StatementRegistry, TransactionControl};
 use wire::backend::Status;
 use wire::encode;
 
@@ -79,6 +79,29 @@ fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     if let Some(query_tracker) = &mut client.query_tracker {
         tracking.answered(query_tracker, &local_pool.database_name, 1, 0, true, now_us);
     }
+}
+
+/// The client's BEGIN is deferred, and its request waits until it is settled whose values of sequences it finds: nothing may be in front of that.
+#[inline(always)]
+pub(crate) fn waits(
+    client: &Client,
+    server: &mut Server,
+    registry: &StatementRegistry,
+    request: &[u8],
+) -> bool {
+    client.deferred_begin.is_some() && waits_for_sequences(client, server, registry, request)
+}
+
+#[cold]
+#[inline(never)]
+fn waits_for_sequences(
+    client: &Client,
+    server: &mut Server,
+    registry: &StatementRegistry,
+    request: &[u8],
+) -> bool {
+    let names = client.request.statements.as_deref();
+    session::asks_for_sequence_values(request, names, registry) && server.protocol.hold_for_sequences()
 }
 
 /// Sends the client's BEGIN, if it is deferred, to the server that it has just got; its request follows.

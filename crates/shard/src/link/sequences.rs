@@ -39,7 +39,7 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
 /// The client gets the idle server that has its values, and no others, in place of one that has been sent nothing yet.
 fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
-    let (client_id, pool_id) = (client.id, server.pool);
+    let (client_id, server_id, pool_id) = (client.id, client.sequences_at, server.pool);
     if !server.protocol.is_quiet() || server.unsent || server.protocol.keeps_client() {
         return false;
     }
@@ -47,7 +47,8 @@ fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
         return false;
     };
     let is_own = |conn: &ConnId| {
-        core.conns.find_server(*conn).is_some_and(|server| server.protocol.has_sequences_of(client_id))
+        let server = core.conns.find_server(*conn);
+        server.is_some_and(|server| server.id == server_id && server.protocol.has_sequences_of(client_id))
     };
     let Some(own) = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).find(is_own) else {
         return false;

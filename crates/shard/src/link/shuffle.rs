@@ -17,7 +17,7 @@ pub(crate) fn refuse_last_server(
     request: &[u8],
 ) -> bool {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
-    if server.protocol.has_sequences_of(client.id) {
+    if client.sequences_at == server.id && server.protocol.has_sequences_of(client.id) {
         let request = if request.is_empty() { &client.request.held } else { request };
         let names = client.request.statements.as_deref();
         if session::asks_for_sequence_values(request, names, &core.registry) {

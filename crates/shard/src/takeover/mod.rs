@@ -168,7 +168,8 @@ pub(crate) mod field {
     pub(crate) const SQL_STATEMENT: u16 = 43;
     /// Of a server: its session has settings that it is not asked for by name. An older process does not say.
     pub(crate) const UNLISTED_SETTINGS: u16 = 44;
-    /// Of a server: the one client whose values `currval` and `lastval` return there. Without it they are any client's.
+    /// Of a server: the one client whose values `currval` and `lastval` return there; without it they are any client's. Of a client: the number of the server
+    /// that has its values.
     pub(crate) const SEQUENCES: u16 = 45;
     /// Of a server: clients of its pool ask for what `nextval` left in earlier transactions. An older process does not say.
     pub(crate) const KEEPS_SEQUENCES: u16 = 46;

@@ -245,6 +245,7 @@ fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
         listening.channels().for_each(|channel| out.text(field::LISTENING, channel));
         out.bytes(field::NOTIFICATIONS, listening.queued());
     }
+    out.number(field::SEQUENCES, client.sequences_at);
     if let Some(begin) = client.deferred_begin {
         out.number(field::DEFERRED_BEGIN, begin.since_us);
     }

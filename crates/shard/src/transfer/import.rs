@@ -274,6 +274,7 @@ fn client_of(core: &mut Core, fields: &Fields<'_>, catalog: Catalog) -> Option<C
     client.request_us = fields.number(field::REQUEST).unwrap_or(core.now.mono_us);
     client.request.held = fields.bytes(field::HELD).unwrap_or_default().to_vec();
     client.listening = read_listening(fields);
+    client.sequences_at = fields.number(field::SEQUENCES).unwrap_or_default();
     client.deferred_begin = fields.number(field::DEFERRED_BEGIN).map(|since_us| DeferredBegin { since_us });
     client.request.statements = statements::read_client_statements(core, fields, catalog);
     Some(client)
