@@ -71,7 +71,7 @@ def test_without_it_the_application_breaks(weir, direct, application):
 
 
 # What makes a client keep its server between transactions.
-PINS = {"temporary", "cursor", "prepared", "advisory_lock", "listen", "library", "setting", "unnamed_statement"}
+PINS = {"temporary", "cursor", "prepared", "advisory_lock", "listen", "sequence", "library", "setting", "unnamed_statement"}
 
 
 @pytest.mark.parametrize("io_driver", ["epoll"])

@@ -16,6 +16,7 @@ mod statements;
 
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
+use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
 pub use first_message::{FirstMessage, first_message};
@@ -288,6 +289,7 @@ impl Step<'_, '_> {
             tag::FUNCTION_CALL => {
                 self.note_query();
                 self.server.session.note_hidden(self.context.client, &[]);
+                self.server.session.note_sequences();
                 self.server.ask(PendingReply::Function);
                 self.server.replies.note_change();
             }
@@ -368,7 +370,7 @@ impl Step<'_, '_> {
             return Err(RequestAction::Hold);
         }
         let whole = rest.get(HEADER_BYTES..header.frame_bytes as usize);
-        let effects = whole.map_or(Effects::HIDDEN, |text| self.session_effects(text));
+        let effects = whole.map_or(Effects::ANYTHING, |text| self.session_effects(text));
         if effects.any(Effects::PREPARED_FOR)
             && let Some(action) = self.before_text(effects, whole.unwrap_or_default(), true, at, out)
         {
@@ -481,7 +483,7 @@ impl Step<'_, '_> {
             return RequestAction::Hold;
         }
         if self.context.statements_max == 0 || self.server.copy.is_reading() {
-            return self.as_is(header.tag, rest);
+            return self.as_is(header, rest);
         }
         let whole = rest.len().min(header.frame_bytes as usize);
         let body = &rest[HEADER_BYTES..whole];
@@ -494,7 +496,15 @@ impl Step<'_, '_> {
 
     /// Its names are the server's. A Parse among the data of a copy is executed if that has failed before.
     #[inline(never)]
-    fn as_is(&mut self, frame_tag: u8, rest: &[u8]) -> RequestAction {
+    fn as_is(&mut self, header: Header, rest: &[u8]) -> RequestAction {
+        let frame_tag = header.tag;
+        if frame_tag == tag::PARSE
+            && let body = rest.get(HEADER_BYTES..header.frame_bytes as usize).unwrap_or_default()
+            && let Found::Yes((_, text)) = frontend::parse_name(body)
+            && let Some(action) = self.before_parse_of_values(None, &body[text..])
+        {
+            return action;
+        }
         let is_parse_in_copy = frame_tag == tag::PARSE && self.server.copy.is_reading();
         let first = rest.get(HEADER_BYTES);
         if is_parse_in_copy && first.is_none() || !self.extended_as_is(frame_tag) {

@@ -37,13 +37,15 @@ impl Effects {
     pub(crate) const PREPARED_FOR: Effects = Effects::NAMES.and(Effects::SEQUENCE_VALUES);
     /// What of these [`sql::hidden_effect`] finds.
     pub(crate) const SESSION: Effects = Effects::HIDDEN.and(Effects::SETS_VALUES).and(Effects::LOCKS);
+    /// What a text may change that is not looked at: all of these.
+    pub(crate) const ANYTHING: Effects = Effects::HIDDEN.and(Effects::SEQUENCES);
     /// What is noted of a statement before it is executed.
     pub(crate) const NOTED: Effects = Effects::SESSION.and(Effects::READS).and(Effects::SEQUENCES);
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
     pub(crate) const ALL: Effects =
-        Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN).and(Effects::HIDDEN);
+        Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN).and(Effects::ANYTHING);
 
     #[inline]
     pub(crate) const fn and(self, other: Effects) -> Effects {
@@ -74,7 +76,7 @@ impl Effects {
             HiddenEffect::None => Effects::NONE,
             HiddenEffect::Settings => Effects::SETS_VALUES,
             HiddenEffect::Locks => Effects::LOCKS,
-            HiddenEffect::Anything => Effects::HIDDEN,
+            HiddenEffect::Anything => Effects::ANYTHING,
         }
     }
 
@@ -317,7 +319,7 @@ mod tests {
             assert_eq!(effects(text), known, "{}", String::from_utf8_lossy(text));
         }
         let seen = effects_of_whole(b"with x as (select Set_Config('a', 'b', true)) table x\0");
-        assert_eq!(seen, SETS.and(Effects::HIDDEN), "a function in a common table expression");
+        assert_eq!(seen, SETS.and(Effects::ANYTHING), "a function in a common table expression");
     }
 
     #[test]

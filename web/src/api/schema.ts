@@ -917,7 +917,7 @@ export interface components {
             /**
              * @description Why the client keeps its server outside of a request: `session`, `transaction`, `failed_transaction`, `copy`,
              *     `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`, or what its session holds: `temporary`, `cursor`,
-             *     `prepared`, `advisory_lock`, `listen`, `setting`, `library` or `unnamed_statement`; null if it does not.
+             *     `prepared`, `advisory_lock`, `listen`, `setting`, `sequence`, `library` or `unnamed_statement`; null if it does not.
              */
             pinned_reason: string | null;
             /** @description RFC 3339; since when the session holds what keeps the client on its server; null if it does not. */

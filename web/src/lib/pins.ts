@@ -15,6 +15,7 @@ export const PINS: Record<string, { label: string; description: string }> = {
   advisory_lock: { label: 'advisory lock', description: 'Its session has an advisory lock: pg_advisory_unlock gives the server connection back.' },
   listen: { label: 'LISTEN', description: 'Its session listens on a channel: UNLISTEN gives the server connection back.' },
   setting: { label: 'setting', description: 'Its session has settings that cannot be set on another server connection: RESET gives this one back, unless their names are not known.' },
+  sequence: { label: 'sequence', description: 'Its session has values for currval and lastval, which clients of this pool ask for: DISCARD SEQUENCES gives the server connection back.' },
   library: { label: 'library', description: 'It has loaded a library (LOAD): it keeps its server connection until it disconnects.' },
   unnamed_statement: { label: 'unnamed statement', description: 'It has parsed the unnamed statement and not bound it yet.' },
   session_state: { label: 'session state', description: 'It is not known yet what its session holds.' },

@@ -79,7 +79,7 @@ struct ConnectionRow {
     tls: String,
     /// Why the client keeps its server outside of a request: `session`, `transaction`, `failed_transaction`, `copy`,
     /// `no_sync`, `half_request`, `slow_reader`, `replication` or `unclear`, or what its session holds: `temporary`, `cursor`,
-    /// `prepared`, `advisory_lock`, `listen`, `setting`, `library` or `unnamed_statement`; null if it does not.
+    /// `prepared`, `advisory_lock`, `listen`, `setting`, `sequence`, `library` or `unnamed_statement`; null if it does not.
     #[schema(required)]
     pinned_reason: Option<String>,
     /// RFC 3339; since when the session holds what keeps the client on its server; null if it does not.

@@ -88,6 +88,7 @@ impl Step<'_, '_> {
         if frame_tag == tag::BIND || frame_tag == tag::PARSE {
             // Which statement is bound is not followed.
             self.server.session.note_hidden(self.context.client, &self.input[self.at..]);
+            self.server.session.note_sequences();
         }
         self.server.ask(plain(frame_tag));
         true

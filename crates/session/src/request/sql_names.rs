@@ -19,7 +19,7 @@ use crate::{Boundary, Lookup, Output, PendingReply, StatementId};
 pub(super) const WHOLE_BYTES: u32 = 64 * 1024;
 
 /// What a statement may change that SQL has prepared: its text is not looked at.
-const UNSEEN: Effects = Effects::CALLS.and(Effects::UNSEEN).and(Effects::HIDDEN);
+const UNSEEN: Effects = Effects::CALLS.and(Effects::UNSEEN).and(Effects::ANYTHING);
 
 /// Parse's body after the name, of a statement that does nothing.
 const EMPTY: &[u8] = b"\0\0\0";
@@ -119,6 +119,7 @@ impl Step<'_, '_> {
         let message = &message[..message.len().min(bind.header.frame_bytes as usize)];
         self.server.effects.bind(UNSEEN);
         self.server.session.note_hidden(self.context.client, message);
+        self.server.session.note_sequences();
         self.pass(PendingReply::Bind)
     }
 

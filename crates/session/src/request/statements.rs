@@ -101,7 +101,7 @@ impl Step<'_, '_> {
         self.server.session.note_unbound(true);
         let effects = match complete {
             true => self.session_effects(text),
-            false => Effects::HIDDEN,
+            false => Effects::ANYTHING,
         };
         if effects.any(Effects::READS) {
             self.server.session.note_reading();

@@ -242,7 +242,6 @@ impl SessionKnowledge {
             return;
         }
         (self.reasons.unknown, self.called_by) = (Kinds::ALL, Some(client));
-        self.note_sequences();
         (self.set, self.transcript) = (SetNames::Any, Transcript::More);
         self.reads_otherwise = true;
         // What a function sets beyond these reaches no other client: `called_by`. What the text itself sets stays with this one.

@@ -1,0 +1,164 @@
+//! `currval` and `lastval` with `session_state = virtual`: which server a client gets that asks for a value, and what that is sent before.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use shard::{ConnId, Event};
+use wire::backend::Status;
+use wire::encode;
+use world::takeover::import_all;
+use world::{World, message};
+
+const INSERT: &str = "insert into t values (1)";
+const ASKS: &str = "select lastval()";
+const DISCARD: &str = "DISCARD SEQUENCES";
+
+fn settings(size: u32, more: &str) -> String {
+    format!("default_pool_size = {size}\nsession_state = virtual\n{more}")
+}
+
+/// Two clients, and a server that has told that no table changes a session.
+fn beginning(size: u32, more: &str) -> (World, ConnId, ConnId, ConnId) {
+    let mut world = World::new(&settings(size, more));
+    let (one, two) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    assert!(world.text(server).contains("RECURSIVE"));
+    world.answer(server, Status::Idle);
+    (world, one, two, server)
+}
+
+fn done(world: &mut World, server: ConnId, tag: &str) {
+    let bytes = message(|out| {
+        encode::command_complete(out, tag);
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &bytes);
+}
+
+/// The client asks this, this server is sent it, and answers.
+fn run(world: &mut World, client: ConnId, server: ConnId, sql: &str, tag: &str) {
+    world.query(client, sql);
+    let sent = world.text(server);
+    assert!(sent.contains(sql), "{sql}: {sent}");
+    done(world, server, tag);
+}
+
+fn pinned(world: &mut World) -> u32 {
+    let audit = world.shard.audit();
+    assert_eq!(audit.contradiction, None);
+    audit.pins.values().sum()
+}
+
+#[test]
+fn a_request_for_values_of_others_waits_for_discard_sequences() {
+    let (mut world, one, two, server) = beginning(1, "");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    world.query(two, ASKS);
+    let sent = world.text(server);
+    assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{sent}");
+    done(&mut world, server, "DISCARD SEQUENCES");
+    assert!(world.text(server).contains(ASKS));
+    done(&mut world, server, "SELECT 1");
+    // The server has no values any more, and the pool has learned that clients ask for earlier ones.
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    assert_eq!(pinned(&mut world), 1);
+    world.query(two, "select 1");
+    assert_eq!(world.text(server), "", "the client keeps it");
+    world.event(Event::HungUp { conn: one });
+    let sent = world.text(server);
+    assert!(sent.contains(DISCARD) && !sent.contains("select 1"), "before another one gets it: {sent}");
+    done(&mut world, server, "DISCARD SEQUENCES");
+    assert!(world.text(server).contains("select 1"));
+    assert_eq!(pinned(&mut world), 0);
+}
+
+#[test]
+fn what_may_have_called_nextval_shows_in_tags_texts_and_errors() {
+    for (sql, tag) in [
+        (INSERT, "INSERT 0 1"),
+        ("merge into t using u on a = b when not matched then insert values (b)", "MERGE 1"),
+        ("copy t from '/x'", "COPY 1"),
+        ("update t set a = default", "UPDATE 1"),
+        ("select nextval('s')", "SELECT 1"),
+        ("select pg_catalog.setval('s', 7)", "SELECT 1"),
+    ] {
+        let (mut world, one, two, server) = beginning(1, "");
+        run(&mut world, one, server, sql, tag);
+        world.query(two, ASKS);
+        assert!(world.text(server).contains(DISCARD), "{sql}");
+    }
+    for sql in ["select 1", "select count(*) from t", "select f.nextval from f"] {
+        let (mut world, one, two, server) = beginning(1, "");
+        run(&mut world, one, server, sql, "SELECT 1");
+        run(&mut world, two, server, ASKS, "SELECT 1");
+    }
+    let (mut world, one, two, server) = beginning(1, "");
+    world.query(one, "insert into t values (1 / 0)");
+    world.receive(
+        server,
+        &message(|out| {
+            encode::error(out, "ERROR", "22012", "division by zero");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    world.text(server);
+    world.query(two, ASKS);
+    assert!(world.text(server).contains(DISCARD), "the default of another column may have been evaluated");
+}
+
+#[test]
+fn the_client_gets_the_idle_server_that_has_its_value() {
+    for more in ["", "server_shuffle = 1"] {
+        let (mut world, one, two, first) = beginning(2, more);
+        run(&mut world, one, first, INSERT, "INSERT 0 1");
+        world.query(two, "begin");
+        world.text(first);
+        world.query(one, "select 1");
+        let second = world.server();
+        assert!(world.text(second).contains("select 1"), "{more}");
+        done(&mut world, second, "SELECT 1");
+        let begun = message(|out| {
+            encode::command_complete(out, "BEGIN");
+            encode::ready(out, Status::InTransaction);
+        });
+        world.receive(first, &begun);
+        run(&mut world, two, first, "commit", "COMMIT");
+        // The one that it used last is idle, too.
+        run(&mut world, one, first, ASKS, "SELECT 1");
+        assert!(!world.text(second).contains(ASKS), "{more}");
+    }
+}
+
+#[test]
+fn over_budget_a_client_leaves_its_server() {
+    let (mut world, one, two, server) = beginning(2, "max_pinned = 1");
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    world.query(two, INSERT);
+    let second = world.server();
+    assert!(world.text(second).contains(INSERT));
+    done(&mut world, second, "INSERT 0 1");
+    assert_eq!(pinned(&mut world), 1);
+    let third = world.client(&[]);
+    world.query(third, ASKS);
+    assert!(world.text(second).contains(DISCARD), "it is free");
+    assert!(!world.closed.contains(&two));
+}
+
+#[test]
+fn it_moves_with_its_client_to_the_next_process() {
+    let (mut old, one, two, server) = beginning(1, "");
+    run(&mut old, one, server, ASKS, "SELECT 1");
+    run(&mut old, one, server, INSERT, "INSERT 0 1");
+    let mut new = World::new(&settings(1, ""));
+    let places = import_all(&mut old, &mut new);
+    let [one, two, server] = [one, two, server].map(|conn| places[&conn]);
+    assert!(new.text(server).contains("pg_my_temp_schema"), "what else its session holds");
+    done(&mut new, server, "SELECT 0");
+    assert_eq!(pinned(&mut new), 1);
+    run(&mut new, one, server, ASKS, "SELECT 1");
+    new.event(Event::HungUp { conn: one });
+    new.query(two, "select 1");
+    assert!(new.text(server).contains(DISCARD));
+}
