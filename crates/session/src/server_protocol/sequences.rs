@@ -48,13 +48,18 @@ pub(crate) struct SequenceValues {
 impl SequenceValues {
     /// This client gets the server. If it `is_latest`, the client has not called on another one since. True if values have to be discarded
     /// first: those of others, or its own from before others of its own.
-    #[inline]
-    pub(crate) fn link(&mut self, client: u64, is_latest: bool, is_kept: bool) -> bool {
+    #[inline(always)]
+    pub(crate) fn link(&mut self, client: u64, is_latest: impl FnOnce() -> bool, is_kept: bool) -> bool {
         (self.client, self.has_called, self.is_settled, self.is_kept) = (client, false, false, is_kept);
-        if !is_latest && self.called_by == CalledBy::One(client) {
+        self.called_by != CalledBy::Nobody && self.link_with_values(is_latest())
+    }
+
+    #[inline(never)]
+    fn link_with_values(&mut self, is_latest: bool) -> bool {
+        if !is_latest && self.called_by == CalledBy::One(self.client) {
             self.called_by = CalledBy::Several;
         }
-        is_kept && self.are_foreign()
+        self.is_kept && self.are_foreign()
     }
 
     /// Another client than the linked one may have left a value.
@@ -102,6 +107,11 @@ impl SequenceValues {
     #[inline(always)]
     pub(crate) fn has_called(&self) -> bool {
         self.has_called
+    }
+
+    /// That is noted.
+    pub(crate) fn call_noted(&mut self) {
+        self.has_called = false;
     }
 
     /// The server has no values any more.
@@ -152,8 +162,8 @@ impl SequenceValues {
 impl ServerProtocol {
     /// This client gets the server. `is_latest`: it has not called `nextval` on another one since it has on this one. `is_kept`: clients of its pool
     /// ask for sequences' values of earlier transactions. True if what is there has to be discarded first ([`DISCARD_SEQUENCES`]).
-    #[inline]
-    pub fn link_sequences(&mut self, client: u64, is_latest: bool, is_kept: bool) -> bool {
+    #[inline(always)]
+    pub fn link_sequences(&mut self, client: u64, is_latest: impl FnOnce() -> bool, is_kept: bool) -> bool {
         self.session.sequences.link(client, is_latest, is_kept)
     }
 
@@ -162,6 +172,11 @@ impl ServerProtocol {
     #[must_use]
     pub fn has_called_sequences(&self) -> bool {
         self.session.sequences.has_called()
+    }
+
+    /// The client knows by now that it has.
+    pub fn sequences_call_noted(&mut self) {
+        self.session.sequences.call_noted();
     }
 
     /// What a request asks for that calls no `nextval` itself may not be its client's own. Then it waits.
@@ -230,7 +245,7 @@ impl ServerProtocol {
 
     /// Such a server came with this client, which `is_pinned` for them.
     pub fn import_linked_sequences(&mut self, client: u64, is_kept: bool, is_pinned: bool) {
-        self.session.sequences.link(client, true, is_kept);
+        self.session.sequences.link(client, || true, is_kept);
         if !self.session.sequences.are_of(client) {
             return;
         }
@@ -247,7 +262,7 @@ mod tests {
 
     fn linked(client: u64, is_kept: bool) -> SequenceValues {
         let mut values = SequenceValues::default();
-        assert!(!values.link(client, true, is_kept), "a new server has none");
+        assert!(!values.link(client, || true, is_kept), "a new server has none");
         values
     }
 
@@ -255,7 +270,7 @@ mod tests {
     fn values_of_one_client_are_its_own_until_another_calls_nextval() {
         let mut values = linked(7, false);
         assert!(!values.note() && values.are_of(7) && !values.are_foreign());
-        values.link(8, true, false);
+        values.link(8, || true, false);
         assert!(values.are_foreign() && values.are_of(7), "it has called nothing yet");
         values.note();
         assert!(values.are_foreign() && !values.are_of(7) && !values.are_of(8) && values.owner().is_none());
@@ -268,7 +283,7 @@ mod tests {
         let mut values = linked(7, false);
         values.note();
         assert!(values.has_called());
-        assert!(values.link(7, false, true) && !values.has_called(), "it has called elsewhere since");
+        assert!(values.link(7, || false, true) && !values.has_called(), "it has called elsewhere since");
     }
 
     #[test]
@@ -276,7 +291,7 @@ mod tests {
         let mut values = linked(7, true);
         values.note_failed();
         assert!(values.are_of(7));
-        assert!(values.link(8, true, true), "another client's");
+        assert!(values.link(8, || true, true), "another client's");
     }
 
     #[test]
@@ -286,11 +301,11 @@ mod tests {
         assert!(!values.have_to_be_settled(true), "it calls nextval itself, and there is nothing else");
         values.note();
         assert!(!values.have_to_be_settled(false), "its own, of this transaction");
-        values.link(7, true, false);
+        values.link(7, || true, false);
         assert!(values.have_to_be_settled(false), "its own, of an earlier one: the pool learns of it");
-        values.link(7, true, true);
+        values.link(7, || true, true);
         assert!(!values.have_to_be_settled(false));
-        values.link(8, true, false);
+        values.link(8, || true, false);
         assert!(values.have_to_be_settled(true), "what it calls may be another sequence");
         values.hold_request(false);
         assert!(values.holds_request());
@@ -304,10 +319,10 @@ mod tests {
         let mut values = linked(7, true);
         values.note();
         values.distrust();
-        assert!(values.link(7, true, true));
+        assert!(values.link(7, || true, true));
         values.import(Some(7));
-        assert!(!values.link(7, true, true) && values.link(8, true, true));
+        assert!(!values.link(7, || true, true) && values.link(8, || true, true));
         values.import(None);
-        assert!(values.link(7, true, true));
+        assert!(values.link(7, || true, true));
     }
 }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, first_message, greet, internal_query, login_server, notify, opening,
-    parameters, pins, relations, relay, server_end, session_state, shuffle, sql_statements,
+    parameters, pins, relations, relay, sequences, server_end, session_state, shuffle, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -112,9 +112,8 @@ fn link_or_prepare(
                 server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
             }
             server.protocol.watch_relations(local_pool.relations.known());
-            let is_latest = client.sequences_at == server.id;
-            let is_kept = local_pool.keeps_sequences;
-            is_alike &= !server.protocol.link_sequences(client.id, is_latest, is_kept);
+            let is_latest = || client.sequences_at == server.id;
+            is_alike &= !server.protocol.link_sequences(client.id, is_latest, local_pool.keeps_sequences);
         }
     }
     if server.protocol.may_have_unknown_settings(client.id) {
@@ -190,7 +189,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     if server.protocol.keeps_client() {
         return session_state::keep(core, client_conn, server_conn);
     }
-    let called = if server.protocol.has_called_sequences() { server.id } else { 0 };
+    if server.protocol.has_called_sequences() {
+        return sequences::note_call(core, client_conn, server_conn);
+    }
     server.unlink();
     let paused = server.paused;
     if server.await_cancels(now_us) {
@@ -201,9 +202,6 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     let Some(client) = core.client(client_conn) else { return };
     client.phase = client::Phase::Idle;
-    if called != 0 {
-        client.sequences_at = called;
-    }
     if client.listening.is_some() {
         notify::flush_ready(core, client_conn);
     }

@@ -82,19 +82,9 @@ fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 }
 
 /// The client's BEGIN is deferred, and its request waits until it is settled whose values of sequences it finds: nothing may be in front of that.
-#[inline(always)]
-pub(crate) fn waits(
-    client: &Client,
-    server: &mut Server,
-    registry: &StatementRegistry,
-    request: &[u8],
-) -> bool {
-    client.deferred_begin.is_some() && waits_for_sequences(client, server, registry, request)
-}
-
 #[cold]
 #[inline(never)]
-fn waits_for_sequences(
+pub(crate) fn waits_for_sequences(
     client: &Client,
     server: &mut Server,
     registry: &StatementRegistry,
@@ -104,17 +94,10 @@ fn waits_for_sequences(
     session::asks_for_sequence_values(request, names, registry) && server.protocol.hold_for_sequences()
 }
 
-/// Sends the client's BEGIN, if it is deferred, to the server that it has just got; its request follows.
-#[inline(always)]
-pub(crate) fn send_due(client: &mut Client, server: &mut Server, outbox: &mut Outbox, conn: ConnId) {
-    if client.deferred_begin.is_some() {
-        send(client, server, outbox, conn);
-    }
-}
-
+/// Sends the client's BEGIN, which is deferred, to the server that it has just got; its request follows.
 #[cold]
 #[inline(never)]
-fn send(client: &mut Client, server: &mut Server, outbox: &mut Outbox, conn: ConnId) {
+pub(crate) fn send(client: &mut Client, server: &mut Server, outbox: &mut Outbox, conn: ConnId) {
     let Some(at) = server.protocol.boundary() else { return };
     let Some(begin) = client.deferred_begin.take() else { return };
     server.transaction_us = begin.since_us;

@@ -104,14 +104,16 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let protocol = &server.protocol;
     let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
-    if deferred_begin::waits(client, server, &core.registry, bytes) {
-        match input {
-            Input::Received(bytes) => client.request.held.extend_from_slice(bytes),
-            Input::Held(bytes) => client.request.held = bytes,
+    if client.deferred_begin.is_some() {
+        if deferred_begin::waits_for_sequences(client, server, &core.registry, bytes) {
+            match input {
+                Input::Received(bytes) => client.request.held.extend_from_slice(bytes),
+                Input::Held(bytes) => client.request.held = bytes,
+            }
+            return held_back(core, client_conn, server_conn);
         }
-        return held_back(core, client_conn, server_conn);
+        deferred_begin::send(client, server, &mut core.outbox, server_conn);
     }
-    deferred_begin::send_due(client, server, &mut core.outbox, server_conn);
     let local_pool = core.local_pools.get_mut(server.pool);
     let statements_max = statements_max(global, server);
     let mut context = RequestContext {

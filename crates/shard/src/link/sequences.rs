@@ -68,6 +68,15 @@ fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     true
 }
 
+/// The client leaves a quiet server on which it may have called `nextval`.
+#[inline(never)]
+pub(crate) fn note_call(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    client.sequences_at = server.id;
+    server.protocol.sequences_call_noted();
+    checkout::release(core, server_conn);
+}
+
 /// The client of a quiet server keeps it, perhaps for values: no answer of the server shows that, and so it is counted here. False if the client does not
 /// keep it, because no further one may (`max_pinned`).
 pub(crate) fn count_kept(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
