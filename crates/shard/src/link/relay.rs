@@ -40,6 +40,14 @@ impl Input<'_> {
             Input::Held(bytes) => (bytes, &[]),
         }
     }
+
+    /// Keeps all of it for later.
+    fn hold(self, held: &mut Vec<u8>) {
+        match self {
+            Input::Received(bytes) => held.extend_from_slice(bytes),
+            Input::Held(bytes) => *held = bytes,
+        }
+    }
 }
 
 /// Bytes from a client that has a server.
@@ -106,10 +114,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
     if client.deferred_begin.is_some() {
         if deferred_begin::waits_for_sequences(client, server, &core.registry, bytes) {
-            match input {
-                Input::Received(bytes) => client.request.held.extend_from_slice(bytes),
-                Input::Held(bytes) => client.request.held = bytes,
-            }
+            input.hold(&mut client.request.held);
             return held_back(core, client_conn, server_conn);
         }
         deferred_begin::send(client, server, &mut core.outbox, server_conn);
@@ -160,8 +165,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
         Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
     };
-    let kept = !client.request.held.is_empty()
-        && (server.protocol.blocks_requests() || server.protocol.holds_for_sequences());
+    let kept = !client.request.held.is_empty() && waits(server);
     let asked_nothing = server.protocol.is_quiet();
     match outcome {
         RequestOutcome::All if kept => held_back(core, client_conn, server_conn),
@@ -171,6 +175,12 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         RequestOutcome::All => {}
         RequestOutcome::Terminate | RequestOutcome::Fault(_) => requests_ended(core, client_conn, &outcome),
     }
+}
+
+/// What the client has sent waits for something.
+#[inline]
+fn waits(server: &Server) -> bool {
+    server.protocol.blocks_requests() || server.protocol.holds_for_sequences()
 }
 
 /// What the client has sent waits.
