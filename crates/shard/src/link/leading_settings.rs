@@ -9,7 +9,7 @@ use wire::sqlstate;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::link::{client_end, parameters};
+use crate::link::{client_end, parameters, sequences};
 use crate::server::Server;
 use crate::{ConnId, client, server};
 
@@ -18,7 +18,15 @@ const MAX_STATEMENTS: usize = 32;
 
 /// The server can have these settings with the client's next request. By its first request the client is told how the server spells its
 /// values, and what it has prepared by SQL is prepared behind its settings.
-pub(crate) fn may_lead(client: &Client, server: &Server, sets: &str) -> bool {
+///
+/// A client that may get another server for its request is not sent anything before that is known.
+pub(crate) fn may_lead(core: &Core, client_conn: ConnId, server_conn: ConnId, sets: &str) -> bool {
+    let pair = core.conns.find_client(client_conn).zip(core.conns.find_server(server_conn));
+    pair.is_some_and(|(client, server)| are_alike_enough(client, server, sets))
+        && !sequences::has_idle_server(core, client_conn)
+}
+
+fn are_alike_enough(client: &Client, server: &Server, sets: &str) -> bool {
     let is_text = |position: usize| {
         client.parameters.text(position).is_some() && server.protocol.parameters.text(position).is_some()
     };

@@ -34,7 +34,7 @@ pub(crate) fn link_unlike(core: &mut Core, client_conn: ConnId, server_conn: Con
     if sets.is_some() || listens.is_some() || discards.is_some() {
         let sets = [discards.unwrap_or_default(), &sets.unwrap_or_default(), &listens.unwrap_or_default()];
         let sets = sets.concat();
-        if leading_settings::may_lead(client, server, &sets) {
+        if leading_settings::may_lead(core, client_conn, server_conn, &sets) {
             return leading_settings::link(core, client_conn, server_conn, &sets);
         }
         checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);
@@ -62,7 +62,7 @@ pub(crate) fn reset_and_prepare(core: &mut Core, client_conn: ConnId, server_con
     let sets =
         [discards, &client.parameters.sets_from_any(now, default_params, &core.tracked), &listens].concat();
     server.protocol.unknown_settings_reset();
-    if leading_settings::may_lead(client, server, &sets) {
+    if leading_settings::may_lead(core, client_conn, server_conn, &sets) {
         return leading_settings::link(core, client_conn, server_conn, &sets);
     }
     checkout::prepare(core, client_conn, server_conn, InternalQuery::Apply(client_conn), &sets);

@@ -7,6 +7,7 @@ use session::{DISCARD_SEQUENCES, Pin};
 
 use crate::core::Core;
 use crate::link::{backpressure, checkout, notify, pins, relay};
+use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
 use crate::{ConnId, client};
 
@@ -36,6 +37,23 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
     true
 }
 
+/// An idle server has the client's values, and no others: which one, the client's request shows.
+pub(crate) fn has_idle_server(core: &Core, client_conn: ConnId) -> bool {
+    let client = core.conns.find_client(client_conn).filter(|client| client.sequences_at != 0);
+    let found =
+        client.and_then(|client| idle_server_of(core, client.pool?, (client.id, client.sequences_at)));
+    found.is_some()
+}
+
+fn idle_server_of(core: &Core, pool_id: PoolId, (client_id, server_id): (u64, u64)) -> Option<ConnId> {
+    let local_pool = core.local_pools.get(pool_id).filter(|local_pool| !local_pool.pool.paused)?;
+    let is_own = |conn: &ConnId| {
+        let server = core.conns.find_server(*conn);
+        server.is_some_and(|server| server.id == server_id && server.protocol.has_sequences_of(client_id))
+    };
+    local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).find(is_own)
+}
+
 /// The client gets the idle server that has its values, and no others, in place of one that has been sent nothing yet.
 fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
@@ -43,16 +61,7 @@ fn exchange(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     if !server.protocol.is_quiet() || server.unsent || server.protocol.keeps_client() {
         return false;
     }
-    let Some(local_pool) = core.local_pools.get(pool_id).filter(|local_pool| !local_pool.pool.paused) else {
-        return false;
-    };
-    let is_own = |conn: &ConnId| {
-        let server = core.conns.find_server(*conn);
-        server.is_some_and(|server| server.id == server_id && server.protocol.has_sequences_of(client_id))
-    };
-    let Some(own) = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).find(is_own) else {
-        return false;
-    };
+    let Some(own) = idle_server_of(core, pool_id, (client_id, server_id)) else { return false };
     if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
         local_pool.pool.remove_idle(own.0);
     }
@@ -95,8 +104,7 @@ pub(crate) fn count_kept(core: &mut Core, client_conn: ConnId, server_conn: Conn
     is_kept
 }
 
-/// What ends the values of others on a server that a client gets, in a pool whose clients ask for such values: it stands in front of all else that the
-/// server is sent, and takes no part in its transaction.
+/// What ends the values of others on a server that a client gets, in a pool whose clients ask for such values.
 pub(crate) fn discard_foreign(core: &mut Core, server_conn: ConnId) -> Option<&'static str> {
     let server = core.conns.server_mut(server_conn)?;
     let is_kept = core.local_pools.get(server.pool)?.keeps_sequences;
