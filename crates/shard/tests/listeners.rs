@@ -563,3 +563,17 @@ fn one_that_was_told_fatal_does_not_leave_its_server() {
     world.event(Event::HungUp { conn: own_server });
     assert!(world.closed.contains(&client));
 }
+
+#[test]
+fn a_server_that_its_client_has_left_is_no_other_client_s_before_its_notice_is_whole() {
+    let (mut world, client, _) = listening(ON);
+    let own_server = linked(&mut world, client, "select 1", &completed("SELECT 1"));
+    let notice = message(|out| encode::parameter_status(out, b"in_hot_standby", b"on"));
+    world.receive(own_server, &[&completed("UNLISTEN"), &notice[..7]].concat());
+    world.sent.clear();
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    assert_eq!(world.text(own_server), "");
+    world.receive(own_server, &notice[7..]);
+    assert!(world.text(own_server).contains("select 2"), "{}", world.text(own_server));
+}

@@ -426,7 +426,8 @@ pub(crate) fn unlistened(core: &mut Core, server_conn: ConnId, has_failed: bool)
         return server_end::close_server(core, server_conn, CloseReason::StateUnknown);
     }
     server.protocol.set_channels(Channels::default());
-    if server.await_cancels(now_us) {
+    // Half a notice may have come behind the answer.
+    if server.await_cancels(now_us) && server.protocol.is_quiet() && !server.unsent {
         core.effects.server(server_conn);
     }
 }
