@@ -120,10 +120,9 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         deferred_begin::send(client, server, &mut core.outbox, server_conn);
     }
     let local_pool = core.local_pools.get_mut(server.pool);
-    let statements_max = statements_max(global, server);
     let mut context = RequestContext {
         registry: &mut core.registry,
-        statements_max,
+        statements_max: statements_max(global, server),
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
