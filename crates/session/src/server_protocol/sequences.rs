@@ -88,7 +88,9 @@ impl SequenceValues {
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
         self.is_settled = true;
-        self.note_failed();
+        if !self.has_called {
+            self.note_failed();
+        }
         self.is_kept
     }
 
@@ -116,7 +118,7 @@ impl SequenceValues {
 
     /// The server has no values any more.
     pub(crate) fn discarded(&mut self) {
-        self.called_by = CalledBy::Nobody;
+        (self.called_by, self.has_called) = (CalledBy::Nobody, false);
     }
 
     /// Nothing is known of the values that it has.
