@@ -207,17 +207,6 @@ def test_discard_gives_the_server_back(virtual, statement):
     assert one.ask("select lastval()") == UNDEFINED
 
 
-def test_over_budget_a_client_has_no_value_and_no_other_disadvantage(virtual, pg):
-    pooler = virtual(3, max_pinned=1, server_shuffle=0)
-    one, two = Client(pooler, "simple", "one"), Client(pooler, "simple", "two")
-    one.ask("select lastval()")
-    for client in one, two:
-        client.insert()
-    host.eventually(lambda: pinned(pooler) == {"one": "sequence"})
-    assert one.ask("select lastval()") == own(pg, one)
-    assert two.ask("select lastval()") in {own(pg, two), UNDEFINED}
-
-
 @pytest.mark.parametrize(
     "calls",
     [
