@@ -38,7 +38,8 @@ impl Step<'_, '_> {
         {
             return None;
         }
-        if self.server.transaction.current().is_none() {
+        // Settings in front of it are no part of its segment.
+        if self.server.transaction.current().is_none() && !self.server.awaits_request() {
             return self.server.replies.ends_with_ready().then_some(RequestAction::AwaitReplies);
         }
         if self.server.transaction.in_failed_block() {
