@@ -76,7 +76,7 @@ def pinned(pooler):
 
 @pytest.mark.parametrize("how", ["simple", "extended", "prepared"])
 @pytest.mark.parametrize("shuffle", [0, 1])
-@pytest.mark.parametrize("size", [1])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_first_to_ask_gets_the_server_that_has_its_value(virtual, pg, how, size, shuffle):
     pooler = virtual(size, server_shuffle=shuffle)
     one, two = Client(pooler, how, "one"), Client(pooler, how, "two")
@@ -97,7 +97,7 @@ def test_the_first_to_ask_gets_the_server_that_has_its_value(virtual, pg, how, s
 
 
 @pytest.mark.parametrize("how", ["simple", "extended", "prepared"])
-@pytest.mark.parametrize("size", [1])
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_what_another_client_has_left_is_no_value(virtual, pg, how, size):
     pooler = virtual(size)
     one, two = Client(pooler, how, "one"), Client(pooler, how, "two")
@@ -205,6 +205,17 @@ def test_discard_gives_the_server_back(virtual, statement):
     assert one.ask(statement) is None
     host.eventually(lambda: pinned(pooler) == {})
     assert one.ask("select lastval()") == UNDEFINED
+
+
+def test_over_budget_a_client_has_no_value_and_no_other_disadvantage(virtual, pg):
+    pooler = virtual(3, max_pinned=1, server_shuffle=0)
+    one, two = Client(pooler, "simple", "one"), Client(pooler, "simple", "two")
+    one.ask("select lastval()")
+    for client in one, two:
+        client.insert()
+    host.eventually(lambda: pinned(pooler) == {"one": "sequence"})
+    assert one.ask("select lastval()") == own(pg, one)
+    assert two.ask("select lastval()") in {own(pg, two), UNDEFINED}
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ impl SequenceValues {
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
         self.is_settled = true;
-        if !self.has_called {
+        if !self.has_called || self.called_by == CalledBy::Nobody {
             self.note_failed();
         }
         self.is_kept
@@ -118,7 +118,7 @@ impl SequenceValues {
 
     /// The server has no values any more.
     pub(crate) fn discarded(&mut self) {
-        (self.called_by, self.has_called) = (CalledBy::Nobody, false);
+        self.called_by = CalledBy::Nobody;
     }
 
     /// Nothing is known of the values that it has.
