@@ -160,3 +160,35 @@ fn it_moves_with_its_client_to_the_next_process() {
     assert_eq!(pinned(&mut new), 1);
     run(&mut new, one, server, ASKS, "SELECT 1");
 }
+
+/// A server has the client's name, which it reports.
+fn has_name(world: &mut World, server: ConnId, name: &str) {
+    let bytes = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", name.as_bytes());
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &bytes);
+}
+
+#[test]
+fn settings_in_front_of_the_request_do_not_let_it_pass() {
+    let mut world = World::new(&settings(1, ""));
+    let clients = ["one", "two"].map(|name| world.client(&[("application_name", name)]));
+    let server = world.server();
+    world.answer(server, Status::Idle);
+    for (client, name, sql, tag) in
+        [(clients[0], "one", "select 1", "SELECT 1"), (clients[1], "two", INSERT, "INSERT 0 1")]
+    {
+        world.query(client, sql);
+        has_name(&mut world, server, name);
+        done(&mut world, server, tag);
+    }
+    world.sent.clear();
+    world.query(clients[0], ASKS);
+    let sent = world.text(server);
+    assert!(sent.contains("COMMIT") && sent.contains(DISCARD) && !sent.contains(ASKS), "{sent}");
+    world.led(server, 1);
+    done(&mut world, server, DISCARD);
+    assert!(world.text(server).contains(ASKS), "{}", world.text(server));
+}

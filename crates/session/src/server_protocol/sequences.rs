@@ -289,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn discarding_them_does_not_take_back_that_they_were_called_here() {
+        let mut values = linked(7, false);
+        values.note();
+        values.discarded();
+        assert!(values.has_called(), "older ones on other servers are not the latest any more");
+        values.note();
+        assert!(values.are_of(7));
+    }
+
+    #[test]
     fn what_has_failed_may_have_left_a_value_and_keeps_nobody() {
         let mut values = linked(7, true);
         values.note_failed();
