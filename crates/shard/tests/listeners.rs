@@ -109,14 +109,20 @@ fn the_first_server_that_listens_is_shared_and_its_client_goes_on_without_it() {
     assert!(world.shard.audit().contradiction.is_none(), "{:?}", world.shard.audit().contradiction);
 }
 
-#[test]
-fn in_a_transaction_a_notification_waits_and_comes_in_front_of_ready() {
+/// The same client in a transaction, and its server.
+fn in_a_transaction() -> (World, ConnId, ConnId, ConnId) {
     let (mut world, client, shared) = listening(ON);
     world.query(client, "begin");
     let own = server(&mut world);
     done(&mut world, own, "LISTEN");
     world.answer(own, Status::InTransaction);
     world.sent.clear();
+    (world, client, shared, own)
+}
+
+#[test]
+fn in_a_transaction_a_notification_waits_and_comes_in_front_of_ready() {
+    let (mut world, client, shared, own) = in_a_transaction();
     world.receive(shared, &notification("a", "1"));
     world.receive(own, &notification("a", "1"));
     assert_eq!(world.tags(client), "");
@@ -131,12 +137,7 @@ fn in_a_transaction_a_notification_waits_and_comes_in_front_of_ready() {
 
 #[test]
 fn too_many_in_a_transaction_end_the_client() {
-    let (mut world, client, shared) = listening(ON);
-    world.query(client, "begin");
-    let own = server(&mut world);
-    done(&mut world, own, "LISTEN");
-    world.answer(own, Status::InTransaction);
-    world.sent.clear();
+    let (mut world, client, shared, _) = in_a_transaction();
     let one = notification("a", &"x".repeat(7000));
     for _ in 0..149 {
         world.receive(shared, &one);

@@ -32,9 +32,7 @@ pub(crate) fn note_channels(core: &mut Core, client_conn: ConnId, server_conn: C
     let is_left = |channel: &&str| !channels.iter().any(|known| known == channel);
     let left: Vec<String> = listening.channels().filter(is_left).map(str::to_owned).collect();
     left.iter().for_each(|channel| listening.remove(channel));
-    if let Some(listener) =
-        core.local_pools.get_mut(server.pool).and_then(|pool| pool.listener.as_deref_mut())
-    {
+    if let Some(listener) = core.local_pools.listener_mut(server.pool) {
         left.iter().for_each(|channel| listener.unsubscribe(client_conn, channel));
     }
     if listening.is_empty() && !listening.is_ready_withheld() {
@@ -117,8 +115,7 @@ fn end_listening(core: &mut Core, client_conn: ConnId) {
 
 /// The shared connection has delivered something to a client whose ReadyForQuery may wait for that.
 pub(crate) fn own_came(core: &mut Core, pool_id: PoolId, client_conn: ConnId) {
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     let Some(hand_over) = listener.hand_over_of(client_conn) else { return };
@@ -138,7 +135,7 @@ fn go_on(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     let pool_id = server.pool;
-    if let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut()) {
+    if let Some(listener) = core.local_pools.listener_mut(pool_id) {
         listener.end(client_conn);
     }
     if !leave(core, client_conn, server_conn) {
@@ -202,8 +199,7 @@ fn begin(core: &mut Core, client_conn: ConnId, server_conn: ConnId, kind: HandOv
 
 /// The shared connection listens on more channels: the servers of clients that wait for these are sent their markers.
 pub(crate) fn mark_ready(core: &mut Core, pool_id: PoolId) {
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     for (server_conn, marker) in listener.mark_ready() {
@@ -224,8 +220,7 @@ fn send(core: &mut Core, server_conn: ConnId, sql: &str) {
 /// The client's server has answered: the marker is behind what it has delivered.
 pub(crate) fn answered(core: &mut Core, server_conn: ConnId, client_conn: ConnId, has_failed: bool) {
     let Some(server) = core.conns.server_mut(server_conn) else { return };
-    let Some(listener) = core.local_pools.get_mut(server.pool).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(server.pool) else {
         return;
     };
     let Some(hand_over) = listener.hand_over_of(client_conn) else { return };
@@ -260,8 +255,7 @@ fn parts(frames: &[u8], marker: &[u8]) -> Option<FromServer> {
 
 /// The shared connection has delivered a marker: from here on it delivers the client's channels.
 pub(crate) fn marker_came(core: &mut Core, pool_id: PoolId, marker: &[u8]) {
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     // Others use the channel too: other shards, and other processes.
@@ -288,8 +282,7 @@ fn complete(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let pool_id = server.pool;
     let ids = (server.key.as_ref().map_or(0, |key| key.0), client.cancel_key.process_id());
     let listening = client.listening.as_deref();
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     let Some(HandOver {
@@ -331,8 +324,7 @@ fn complete(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
 
 /// The markers have not come in time, or there is no shared connection any more: the client keeps its server.
 pub(crate) fn abandon(core: &mut Core, pool_id: PoolId, client_conn: ConnId) {
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     let Some(hand_over) = listener.hand_over_of(client_conn) else { return };
@@ -368,9 +360,7 @@ fn stay(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
     server.protocol.collect_notifications(false);
-    if let Some(listener) =
-        core.local_pools.get_mut(server.pool).and_then(|pool| pool.listener.as_deref_mut())
-    {
+    if let Some(listener) = core.local_pools.listener_mut(server.pool) {
         listener.end(client_conn);
     }
     session_state::deliver_notifications(core, server_conn, client_conn);

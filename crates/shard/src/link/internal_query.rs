@@ -143,8 +143,8 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     }
 }
 
-/// The server refused the client's startup parameters: the client gets the server's error.
-fn refused_parameters(core: &mut Core, server: ConnId, client: ConnId, error: &[u8]) {
+/// The server refused the client's parameters: the client gets the server's error.
+pub(crate) fn refused_parameters(core: &mut Core, server: ConnId, client: ConnId, error: &[u8]) {
     let fields = wire::error::parse(error);
     let text = String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
     checkout::unlink(core, server);

@@ -5,11 +5,10 @@
 
 use session::Parameters;
 use telemetry::Level;
-use wire::sqlstate;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::link::{client_end, parameters, sequences};
+use crate::link::{internal_query, parameters, sequences};
 use crate::server::Server;
 use crate::{ConnId, client, server};
 
@@ -58,10 +57,6 @@ pub(crate) fn link(core: &mut Core, client_conn: ConnId, server_conn: ConnId, se
 /// The server has refused one of them, and skips the request: the client gets the server's error.
 #[cold]
 pub(crate) fn refused(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
-    let Some(server) = core.server(server_conn) else { return };
-    let error = server.internal_error.take().unwrap_or_default();
-    let fields = wire::error::parse(&error);
-    let text = String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
-    server.protocol.forget_session();
-    client_end::fail_client(core, client_conn, sqlstate::INVALID_PARAMETER, &text);
+    let error = core.server(server_conn).and_then(|server| server.internal_error.take());
+    internal_query::refused_parameters(core, server_conn, client_conn, &error.unwrap_or_default());
 }

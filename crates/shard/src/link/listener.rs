@@ -96,8 +96,7 @@ fn begin(core: &mut Core, pool_id: PoolId, server_conn: ConnId, on: &[String], f
 
 /// Has the connection listen on what its clients do.
 pub(crate) fn listen_as_wanted(core: &mut Core, pool_id: PoolId) {
-    let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    else {
+    let Some(listener) = core.local_pools.listener_mut(pool_id) else {
         return;
     };
     if let (Some(conn), Some(sql)) = (listener.conn(), listener.next_command()) {
@@ -137,19 +136,14 @@ pub(crate) fn received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
             hand_over::own_came(core, pool_id, client_conn);
         }
     }
-    if some_wait
-        && let Some(listener) =
-            core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-    {
+    if some_wait && let Some(listener) = core.local_pools.listener_mut(pool_id) {
         listener.note_waiting();
     }
     if let Some(error) = failed {
         internal_query::log_query_error(core, conn, "LISTEN", &error);
         server_end::close_server(core, conn, CloseReason::StateUnknown);
     } else if outcome.internal_done.is_some() {
-        if let Some(listener) =
-            core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
-        {
+        if let Some(listener) = core.local_pools.listener_mut(pool_id) {
             listener.command_done();
         }
         listen_as_wanted(core, pool_id);
@@ -297,7 +291,7 @@ fn check_connection(core: &mut Core, conn: ConnId, unused: bool, paused: bool) {
 
 /// What could not be delivered at once.
 fn flush_all(core: &mut Core, pool_id: PoolId) {
-    let listener = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut());
+    let listener = core.local_pools.listener_mut(pool_id);
     let Some(clients) = listener.and_then(|listener| listener.take_waiting().then(|| listener.clients()))
     else {
         return;
@@ -308,7 +302,7 @@ fn flush_all(core: &mut Core, pool_id: PoolId) {
         let listening = core.conns.find_client(client_conn).and_then(|client| client.listening.as_deref());
         some_wait |= listening.is_some_and(Listening::has_queued);
     }
-    if let Some(listener) = core.local_pools.get_mut(pool_id).and_then(|pool| pool.listener.as_deref_mut())
+    if let Some(listener) = core.local_pools.listener_mut(pool_id)
         && some_wait
     {
         listener.note_waiting();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use slab::Slab;
 use telemetry::Counters;
 
+use crate::local_pools::listener::Listener;
 use crate::local_pools::local_pool::LocalPool;
 
 /// A pool on this shard, valid as long as a connection has it.
@@ -63,6 +64,11 @@ impl LocalPools {
     #[inline]
     pub(crate) fn of_mut(&mut self, pool: Option<PoolId>) -> Option<&mut LocalPool> {
         self.get_mut(pool?)
+    }
+
+    /// What listens for all clients of a pool, if anything does.
+    pub(crate) fn listener_mut(&mut self, pool: PoolId) -> Option<&mut Listener> {
+        self.get_mut(pool)?.listener.as_deref_mut()
     }
 
     /// The pool of this database and user, if it is on this shard.
