@@ -38,6 +38,8 @@ pub(crate) struct SequenceValues {
     called_by: CalledBy,
     /// That client may have called since it has the server.
     has_called: bool,
+    /// It is among those in `called_by` for that.
+    is_noted: bool,
     /// What that client asks for since it has the server is its own, or not there.
     is_settled: bool,
     /// Clients of the pool ask for values of earlier transactions.
@@ -50,7 +52,8 @@ impl SequenceValues {
     /// first: those of others, or its own from before others of its own.
     #[inline(always)]
     pub(crate) fn link(&mut self, client: u64, is_latest: impl FnOnce() -> bool, is_kept: bool) -> bool {
-        (self.client, self.has_called, self.is_settled, self.is_kept) = (client, false, false, is_kept);
+        (self.client, self.is_settled, self.is_kept) = (client, false, is_kept);
+        (self.has_called, self.is_noted) = (false, false);
         self.called_by != CalledBy::Nobody && self.link_with_values(is_latest())
     }
 
@@ -88,7 +91,7 @@ impl SequenceValues {
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
         self.is_settled = true;
-        if !self.has_called || self.called_by == CalledBy::Nobody {
+        if !self.is_noted {
             self.note_failed();
         }
         self.is_kept
@@ -97,7 +100,7 @@ impl SequenceValues {
     /// The client may have called them, in a request that has failed.
     #[inline]
     pub(crate) fn note_failed(&mut self) {
-        self.has_called = true;
+        (self.has_called, self.is_noted) = (true, true);
         self.called_by = match self.called_by {
             CalledBy::Nobody => CalledBy::One(self.client),
             CalledBy::One(client) if client == self.client => CalledBy::One(client),
@@ -118,7 +121,7 @@ impl SequenceValues {
 
     /// The server has no values any more.
     pub(crate) fn discarded(&mut self) {
-        self.called_by = CalledBy::Nobody;
+        (self.called_by, self.is_noted) = (CalledBy::Nobody, false);
     }
 
     /// Nothing is known of the values that it has.
