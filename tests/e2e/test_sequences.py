@@ -1,6 +1,7 @@
 """`currval` and `lastval` with `session_state = virtual`: a client finds what its own session has left, or PostgreSQL's error, and never another client's.
 Holds I4 of ARCHITECTURE.md."""
 
+import concurrent.futures
 import random
 import time
 
@@ -216,6 +217,30 @@ def test_over_budget_a_client_has_no_value_and_no_other_disadvantage(virtual, pg
     host.eventually(lambda: pinned(pooler) == {"one": "sequence"})
     assert one.ask("select lastval()") == own(pg, one)
     assert two.ask("select lastval()") in {own(pg, two), UNDEFINED}
+
+
+def test_clients_that_insert_keep_no_others_waiting(virtual, pg):
+    """More clients than servers, all busy: some insert and ask for the value, some insert only, some read."""
+    pooler = virtual(2)
+    assert Client(pooler, "simple", "first").ask("select lastval()") == UNDEFINED
+    found, over = {}, time.monotonic() + 6
+
+    def work(number):
+        kind, client = number % 3, Client(pooler, ("simple", "prepared")[number % 2], f"c{number}")
+        answers = found[number] = []
+        while time.monotonic() < over:
+            if kind < 2:
+                value = client.ask("insert into item (who) values ('x') returning id" if client.how == "simple" else "select nextval('item_id_seq')")
+            answers.append([client.ask("select lastval()"), value] if kind == 0 else client.ask("select 1"))
+
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for one in [pool.submit(work, number) for number in range(12)]:
+            one.result(60)
+    assert min(map(len, found.values())) > 2, {number: len(answers) for number, answers in found.items()}
+    pairs = [pair for number in range(0, 12, 3) for pair in found[number]]
+    right = [got == value for got, value in pairs]
+    assert all(got in (value, UNDEFINED) for got, value in pairs)
+    assert sum(right) > 0.8 * len(right), "a busy machine may need long from one request to the next"
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,8 @@ pub enum ShardMessage {
     RequestPermit {
         /// The requesting shard.
         from: ShardId,
+        /// The client has waited so long that one that keeps a server for sequences' values alone has to do without.
+        has_waited_long: bool,
         /// The limit that is reached.
         limit: LimitOf,
         /// The pool's database.

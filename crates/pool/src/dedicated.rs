@@ -43,7 +43,9 @@ impl Pool {
             && !self.has_room(now_us)
     }
 
-    fn has_room(&self, now_us: u64) -> bool {
+    /// No limit prevents one more server now.
+    #[must_use]
+    pub fn has_room(&self, now_us: u64) -> bool {
         let limits = &self.limits;
         let below = |permits: &PermitCounter, limit: u32| limit == 0 || permits.taken() < limit;
         let pool_size = match limits.pool_size {

@@ -9,7 +9,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
-use crate::link::{checkout, client_end, internal_query, listener, opening, pins, server_end};
+use crate::link::{checkout, client_end, internal_query, listener, opening, pins, sequences, server_end};
 use crate::local_pools::table::PoolId;
 use crate::pools::unused;
 use crate::server::InternalQuery;
@@ -254,6 +254,7 @@ impl ShardState {
     fn check_pool(&mut self, pool_id: PoolId) {
         self.close_stale_servers(pool_id);
         pins::serve(&mut self.core, pool_id);
+        sequences::yield_to_waiters(&mut self.core, pool_id);
         opening::serve_or_open(&mut self.core, pool_id);
         listener::check(&mut self.core, pool_id);
         unused::forget_unused_pool(&mut self.core, pool_id);

@@ -3,7 +3,7 @@
 
 mod world;
 
-use messages::Command;
+use messages::{Command, LimitOf, ShardId, ShardMessage};
 use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
@@ -144,6 +144,107 @@ fn over_budget_a_client_leaves_its_server() {
     world.query(third, ASKS);
     assert!(world.text(second).contains(DISCARD), "it is free");
     assert!(!world.closed.contains(&two));
+}
+
+/// A pool of one server that has learned that its clients ask for values, kept by the first client for its own.
+fn kept() -> (World, ConnId, ConnId, ConnId) {
+    let (mut world, one, two, server) = beginning(1, "");
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    assert_eq!(pinned(&mut world), 1);
+    (world, one, two, server)
+}
+
+/// The client that waits with `select 2` gets the server, without another one's values.
+fn gets_server(world: &mut World, server: ConnId) {
+    assert!(world.text(server).contains(DISCARD));
+    done(world, server, DISCARD);
+    assert!(world.text(server).contains("select 2"));
+}
+
+#[test]
+fn one_that_does_nothing_gives_its_server_to_one_that_has_waited_long() {
+    let (mut world, _one, two, server) = kept();
+    world.query(two, "select 2");
+    assert_eq!(world.text(server), "");
+    world.pass(400);
+    gets_server(&mut world, server);
+    assert_eq!(pinned(&mut world), 0);
+}
+
+#[test]
+fn a_busy_one_gives_its_server_back_between_two_requests() {
+    let (mut world, one, two, server) = kept();
+    world.query(two, "select 2");
+    for _ in 0..3 {
+        run(&mut world, one, server, INSERT, "INSERT 0 1");
+    }
+    world.query(one, INSERT);
+    world.pass(400);
+    assert!(world.text(server).contains(INSERT));
+    done(&mut world, server, "INSERT 0 1");
+    assert_eq!(world.text(server), "", "most ask for it next");
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    gets_server(&mut world, server);
+    let (mut world, one, two, server) = kept();
+    world.query(one, INSERT);
+    world.query(two, "select 2");
+    world.pass(400);
+    world.text(server);
+    done(&mut world, server, "INSERT 0 1");
+    world.query(one, INSERT);
+    assert!(world.text(server).contains(INSERT));
+    done(&mut world, server, "INSERT 0 1");
+    gets_server(&mut world, server);
+}
+
+#[test]
+fn who_waits_for_resume_takes_nobodys_value() {
+    let (mut world, _one, two, server) = kept();
+    let request = messages::RequestId(1);
+    world.event(Event::Command(Command::Pause { request, database: Some("d".into()) }));
+    world.query(two, "select 2");
+    world.pass(400);
+    assert_eq!((world.text(server), pinned(&mut world)), (String::new(), 1));
+}
+
+#[test]
+fn another_thread_gets_the_place_of_one_that_is_kept_for_values() {
+    let (mut world, one, _two, server) = kept();
+    let request = |world: &mut World| {
+        let message = ShardMessage::RequestPermit {
+            from: ShardId(1),
+            has_waited_long: true,
+            limit: LimitOf::Pool,
+            database: "d".into(),
+            user: "u".into(),
+        };
+        world.event(Event::ShardMessage(message));
+    };
+    world.pass(100);
+    request(&mut world);
+    assert_eq!(pinned(&mut world), 1, "it has asked for something just now");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    assert_eq!(pinned(&mut world), 1, "and may ask for its value next");
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    assert_eq!(pinned(&mut world), 0);
+    request(&mut world);
+    assert!(world.tags(server).contains('X'), "idle, and another one's turn");
+}
+
+#[test]
+fn another_pool_of_the_database_gets_the_place_of_one_that_is_kept_for_values() {
+    let (mut world, one, _two, server) = beginning(1, "max_db_connections = 1");
+    run(&mut world, one, server, ASKS, "SELECT 1");
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    let other = world.client(&[("user", "boss")]);
+    world.query(other, "select 2");
+    assert_eq!(pinned(&mut world), 1);
+    for _ in 0..3 {
+        world.pass(400);
+    }
+    assert!(world.tags(server).contains('X'));
+    assert_eq!(pinned(&mut world), 0);
 }
 
 #[test]

@@ -146,7 +146,13 @@ fn a_shard_that_is_asked_gives_what_is_idle_and_of_that_limit_alone() {
     let server = world.server();
     let want = |limit, database: &str, user: &str| {
         let (database, user) = (database.to_owned(), user.to_owned());
-        Event::ShardMessage(ShardMessage::RequestPermit { from: messages::ShardId(1), limit, database, user })
+        Event::ShardMessage(ShardMessage::RequestPermit {
+            from: messages::ShardId(1),
+            has_waited_long: false,
+            limit,
+            database,
+            user,
+        })
     };
     world.sent.clear();
     world.event(want(LimitOf::Pool, "d", "v"));

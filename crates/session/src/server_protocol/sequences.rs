@@ -44,6 +44,10 @@ pub(crate) struct SequenceValues {
     is_settled: bool,
     /// Clients of the pool ask for values of earlier transactions.
     is_kept: bool,
+    /// It may have called them since the server was quiet last.
+    is_fresh: bool,
+    /// It was left the server once for a fresh value, though others waited.
+    is_spared: bool,
     awaited: Option<Awaited>,
 }
 
@@ -90,8 +94,9 @@ impl SequenceValues {
     /// The client may have called `nextval` or `setval`. True if it has to keep the server for that.
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
-        self.is_settled = true;
+        (self.is_settled, self.is_fresh) = (true, true);
         if !self.is_noted {
+            self.is_spared = false;
             self.note_failed();
         }
         self.is_kept
@@ -106,6 +111,14 @@ impl SequenceValues {
             CalledBy::One(client) if client == self.client => CalledBy::One(client),
             _ => CalledBy::Several,
         };
+    }
+
+    /// The server is quiet. True if the client may not keep it for its values any longer, because others wait: but for a fresh value it may,
+    /// once in a row, as most ask for it with their next request.
+    pub(crate) fn yields(&mut self, others_wait: bool) -> bool {
+        let is_spared = std::mem::take(&mut self.is_fresh) && !self.is_spared;
+        self.is_spared = others_wait && is_spared;
+        others_wait && !is_spared
     }
 
     /// The client that has the server may have called since it has it.
@@ -248,6 +261,11 @@ impl ServerProtocol {
         self.session.unpin_sequences();
     }
 
+    /// The server is quiet, and others may wait for it. True if its client has to do without its values now, if it keeps the server for these alone.
+    pub fn yields_sequences(&mut self, others_wait: bool) -> bool {
+        self.session.sequences.yields(others_wait)
+    }
+
     /// Such a server came with this client, which `is_pinned` for them.
     pub fn import_linked_sequences(&mut self, client: u64, is_kept: bool, is_pinned: bool) {
         self.session.sequences.link(client, || true, is_kept);
@@ -307,6 +325,23 @@ mod tests {
         values.note_failed();
         assert!(values.are_of(7));
         assert!(values.link(8, || true, true), "another client's");
+    }
+
+    #[test]
+    fn values_yield_to_others_who_wait_but_fresh_ones_once_in_a_row_not() {
+        let mut values = linked(7, true);
+        values.note();
+        assert!(!values.yields(false) && values.yields(true), "not fresh any more");
+        values.note();
+        assert!(!values.yields(true) && values.yields(true));
+        values.note();
+        assert!(!values.yields(true));
+        values.note();
+        assert!(values.yields(true), "the second in a row");
+        values.note();
+        assert!(!values.yields(false));
+        values.note();
+        assert!(!values.yields(true), "nobody has waited in between");
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl ShardState {
             ShardMessage::ServerQueryDone { conn, id, answer } => {
                 self.auth_queries.server_query_done(&mut self.core, ConnId(conn), id, *answer)
             }
-            ShardMessage::RequestPermit { limit, database, user, .. } => {
-                permits::permit_requested(&mut self.core, limit, &database, &user);
+            ShardMessage::RequestPermit { limit, has_waited_long, database, user, .. } => {
+                permits::permit_requested(&mut self.core, limit, (&database, &user), has_waited_long);
             }
             ShardMessage::PermitFreed { database, user } => {
                 permits::permit_freed(&mut self.core, &database, &user)

@@ -8,16 +8,19 @@ use settings::PoolMode;
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{opening, pins, server_end};
-use crate::local_pools::local_pool::LocalPool;
+use crate::link::{opening, pins, sequences, server_end};
+use crate::local_pools::local_pool::{LONG_WAIT_US, LocalPool};
 use crate::local_pools::table::PoolId;
 use crate::time::passed;
 
-/// After this wait a client gets the permit of a server that is idle on another shard, fair share or not.
-const LONG_WAIT_US: u64 = 300_000;
-
-/// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit.
-pub(crate) fn permit_requested(core: &mut Core, limit: LimitOf, database: &str, user: &str) {
+/// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit. If none is idle, one that is kept for
+/// sequences' values alone becomes so, for a client that has waited long.
+pub(crate) fn permit_requested(
+    core: &mut Core,
+    limit: LimitOf,
+    (database, user): (&str, &str),
+    has_waited_long: bool,
+) {
     let same = |local_pool: &LocalPool| match limit {
         LimitOf::Pool => &*local_pool.database_name == database && &*local_pool.user == user,
         LimitOf::Database => &*local_pool.database_name == database,
@@ -27,8 +30,13 @@ pub(crate) fn permit_requested(core: &mut Core, limit: LimitOf, database: &str, 
     let longest =
         idle.filter_map(|(_, local_pool)| local_pool.pool.idle().first()).min_by_key(|idle| idle.since_us);
     if let Some(server) = longest.map(|idle| ConnId(idle.server)) {
-        server_end::close_server(core, server, CloseReason::Evicted);
+        return server_end::close_server(core, server, CloseReason::Evicted);
     }
+    if !has_waited_long {
+        return;
+    }
+    let kept = core.local_pools.ids_of(|local_pool| local_pool.keeps_sequences && same(local_pool));
+    kept.into_iter().for_each(|pool_id| sequences::yield_place(core, pool_id));
 }
 
 /// A permit is free: this shard tries first if a client waits here, and the requesting shards are notified.
@@ -77,10 +85,17 @@ pub(crate) fn evict(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
         .filter_map(|(_, local_pool)| local_pool.pool.idle().first())
         .min_by_key(|idle| idle.since_us)
         .map(|idle| ConnId(idle.server));
-    match victim {
-        Some(server) => server_end::close_server(core, server, CloseReason::Evicted),
-        None if core.pool_registry.shards() > 1 => request_permit_from_shards(core, pool_id, limit),
-        None => {}
+    if let Some(server) = victim {
+        return server_end::close_server(core, server, CloseReason::Evicted);
+    }
+    let is_late = wanted.has_waited_long(core.now.mono_us);
+    let kept = core.local_pools.iter().filter(|(index, local_pool)| {
+        is_late && *index != pool_id && local_pool.keeps_sequences && related(local_pool, wanted)
+    });
+    let kept: Vec<PoolId> = kept.map(|(index, _)| index).collect();
+    kept.into_iter().for_each(|pool_id| sequences::yield_place(core, pool_id));
+    if core.pool_registry.shards() > 1 {
+        request_permit_from_shards(core, pool_id, limit);
     }
 }
 
@@ -90,8 +105,7 @@ pub(crate) fn request_permit(core: &mut Core, pool_id: PoolId) {
     let now_us = core.now.mono_us;
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let shared = local_pool.pool.shared();
-    let Some(oldest) = local_pool.pool.queue.front() else { return };
-    if local_pool.pool.open() >= shared.servers.taken() {
+    if local_pool.pool.queue.is_empty() || local_pool.pool.open() >= shared.servers.taken() {
         return;
     }
     // Servers that stay with their clients are not released because another client waits.
@@ -100,17 +114,18 @@ pub(crate) fn request_permit(core: &mut Core, pool_id: PoolId) {
         shared.request_permit(core.id.0);
         return request_permit_from_shards(core, pool_id, LimitOf::Pool);
     }
-    let waited = passed(now_us, oldest.since_us, LONG_WAIT_US);
-    if waited && passed(now_us, local_pool.permit_requested_us, LONG_WAIT_US) {
+    if local_pool.has_waited_long(now_us) && passed(now_us, local_pool.permit_requested_us, LONG_WAIT_US) {
         request_permit_from_shards(core, pool_id, LimitOf::Pool);
     }
 }
 
 fn request_permit_from_shards(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
+    let now_us = core.now.mono_us;
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
-    local_pool.permit_requested_us = core.now.mono_us;
+    local_pool.permit_requested_us = now_us;
     let message = ShardMessage::RequestPermit {
         from: core.id,
+        has_waited_long: local_pool.has_waited_long(now_us),
         limit,
         database: local_pool.database_name.to_string(),
         user: local_pool.user.to_string(),

@@ -1,17 +1,23 @@
 //! `currval` and `lastval` (`session_state = virtual`): a client finds the values of its own session, or PostgreSQL's error, never another client's.
 //!
 //! Owns which server a client gets whose request asks for such values, and what the pool learns from that: from then on clients that may have called
-//! `nextval` keep their servers. Whose values a server has is `session`'s to know.
+//! `nextval` keep their servers, until others have waited too long for one. Whose values a server has is `session`'s to know.
 
 use session::{DISCARD_SEQUENCES, Pin};
 
+use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{backpressure, checkout, notify, pins, relay};
+use crate::local_pools::local_pool::LONG_WAIT_US;
 use crate::local_pools::table::PoolId;
-use crate::server::InternalQuery;
+use crate::server::{InternalQuery, Phase, Server};
+use crate::time::passed;
 use crate::{ConnId, client};
 
 const DISCARD_IN_FRONT: &str = "DISCARD SEQUENCES;";
+
+/// Who still waits asks again by then.
+const REQUEST_LASTS_US: u64 = 1_000_000;
 
 /// A request of the client waits because it asks for values that may not be its own. False if none does.
 #[cold]
@@ -89,9 +95,19 @@ pub(crate) fn note_call(core: &mut Core, client_conn: ConnId, server_conn: ConnI
 /// The client of a quiet server keeps it, perhaps for values: no answer of the server shows that, and so it is counted here. False if the client does not
 /// keep it, because no further one may (`max_pinned`).
 pub(crate) fn count_kept(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
-    let Some(server) = core.conns.server(server_conn) else { return true };
-    if !server.protocol.session_pins().has(Pin::Sequences) {
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server_mut(server_conn) else { return true };
+    let pins = server.protocol.session_pins();
+    if !pins.has(Pin::Sequences) {
         return true;
+    }
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return true };
+    let is_requested =
+        local_pool.place_requested_us.is_some_and(|at_us| !passed(now_us, at_us, REQUEST_LASTS_US));
+    let others_wait = is_requested || local_pool.late_waiters(now_us) > 0;
+    if server.protocol.yields_sequences(others_wait) && pins.is_only(Pin::Sequences) {
+        local_pool.place_requested_us = None;
+        server.protocol.unpin_sequences();
     }
     if !pins::settle(core, client_conn, server_conn) {
         notify::flush_ready(core, client_conn);
@@ -102,6 +118,57 @@ pub(crate) fn count_kept(core: &mut Core, client_conn: ConnId, server_conn: Conn
         checkout::release(core, server_conn);
     }
     is_kept
+}
+
+/// Clients have waited long, and others that do nothing meanwhile keep servers for their values: as many as wait lose them.
+pub(crate) fn yield_to_waiters(core: &mut Core, pool_id: PoolId) {
+    let Some(local_pool) = core.local_pools.get(pool_id).filter(|local_pool| local_pool.keeps_sequences)
+    else {
+        return;
+    };
+    for _ in 0..local_pool.late_waiters(core.now.mono_us) {
+        if !yield_longest_kept(core, pool_id) {
+            return;
+        }
+    }
+}
+
+/// A client of another shard or pool waits for the place of a server of the pool, and none is idle here: it gets that of one that is kept for values.
+pub(crate) fn yield_place(core: &mut Core, pool_id: PoolId) {
+    let now_us = core.now.mono_us;
+    if !yield_longest_kept(core, pool_id)
+        && let Some(local_pool) = core.local_pools.get_mut(pool_id)
+    {
+        local_pool.place_requested_us = Some(now_us);
+    }
+}
+
+/// The client that has asked for nothing for the longest time, and keeps its server for values alone, does so no longer. False if there is none.
+fn yield_longest_kept(core: &mut Core, pool_id: PoolId) -> bool {
+    let is_kept = |server: &Server| {
+        server.pool == pool_id
+            && server.protocol.is_quiet()
+            && server.protocol.session_pins().is_only(Pin::Sequences)
+    };
+    let servers = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_kept(server)));
+    let linked = servers.into_iter().filter_map(|server_conn| {
+        let Phase::Linked(client_conn) = core.conns.find_server(server_conn)?.phase else { return None };
+        let client = core.conns.find_client(client_conn)?;
+        passed(core.now.mono_us, client.request_us, LONG_WAIT_US).then_some((
+            client.request_us,
+            client_conn,
+            server_conn,
+        ))
+    });
+    let Some((_, client_conn, server_conn)) = linked.min_by_key(|(request_us, ..)| *request_us) else {
+        return false;
+    };
+    if let Some(server) = core.server(server_conn) {
+        server.protocol.unpin_sequences();
+    }
+    pins::release(core, client_conn);
+    checkout::release(core, server_conn);
+    true
 }
 
 /// What ends the values of others on a server that a client gets, in a pool whose clients ask for such values.

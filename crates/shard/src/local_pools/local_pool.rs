@@ -15,7 +15,10 @@ use crate::ConnId;
 use crate::greeting::ServerGreeting;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::listener::Listener;
-use crate::time::micros;
+use crate::time::{micros, passed};
+
+/// After this wait a client gets the permit of a server that is idle on another shard, fair share or not, or is kept for sequences' values alone.
+pub(crate) const LONG_WAIT_US: u64 = 300_000;
 
 /// One pool on this shard: its decisions ([`Pool`]), and everything else that is kept of it.
 pub(crate) struct LocalPool {
@@ -43,6 +46,8 @@ pub(crate) struct LocalPool {
     pub(crate) learned_settings: session::LearnedSettings,
     /// Clients ask for what `nextval` left in earlier transactions, likewise: those that call it keep their servers.
     pub(crate) keeps_sequences: bool,
+    /// When another shard or pool has asked last for the place of a server that is kept so.
+    pub(crate) place_requested_us: Option<u64>,
     /// Tables and views whose use may change a session, likewise.
     pub(crate) relations: KnownRelations,
     /// What listens for all clients of the pool, once one has.
@@ -74,6 +79,24 @@ impl LocalPool {
     /// The clients that wait for any server of the pool.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.pool.queue.shared().map(|waiter| ConnId(waiter.client))
+    }
+
+    /// The one that waits longest has done so long.
+    pub(crate) fn has_waited_long(&self, now_us: u64) -> bool {
+        self.pool.queue.front().is_some_and(|oldest| passed(now_us, oldest.since_us, LONG_WAIT_US))
+    }
+
+    /// How many have waited long because the pool is full.
+    pub(crate) fn late_waiters(&self, now_us: u64) -> usize {
+        let queue = &self.pool.queue;
+        if queue.is_empty() || self.pool.paused || self.pool.has_room(now_us) {
+            return 0;
+        }
+        let late = queue
+            .shared()
+            .chain(queue.dedicated())
+            .filter(|waiter| passed(now_us, waiter.since_us, LONG_WAIT_US));
+        late.count()
     }
 
     /// Where its statements' names are looked up.

@@ -54,6 +54,7 @@ pub(crate) fn local_pool(
         last_params: Parameters::unknown(&core.tracked),
         learned_settings: LearnedSettings::default(),
         keeps_sequences: false,
+        place_requested_us: None,
         relations: KnownRelations::default(),
         listener: None,
         counters: Counters::default(),
