@@ -30,9 +30,13 @@ def totals(pooler):
 
 
 def pinned(pooler, *statements, **options):
+    """A client that has run these, once Weir knows what its session holds: the client may have its answer before."""
     client = pooler.connect(**options)
+    decided = lambda: (total := totals(pooler))["pins"] + total["refused"]  # noqa: E731
+    before = decided()
     for statement in statements or (TEMP,):
         client.execute(statement)
+    host.eventually(lambda: decided() > before)
     return client
 
 

@@ -211,6 +211,9 @@ def test_discard_gives_the_server_back(virtual, statement):
 def test_over_budget_a_client_has_no_value_and_no_other_disadvantage(virtual, pg):
     pooler = virtual(3, max_pinned=1, server_shuffle=0)
     one, two = Client(pooler, "simple", "one"), Client(pooler, "simple", "two")
+    two.ask("select 1")
+    # None is being opened or asked about its tables, so that no client waits.
+    host.eventually(lambda: [row["state"] for row in pooler.console("show servers") if row["database"] == "app"] == ["idle"] * 3)
     one.ask("select lastval()")
     for client in one, two:
         client.insert()

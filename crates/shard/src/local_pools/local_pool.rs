@@ -86,7 +86,7 @@ impl LocalPool {
         self.pool.queue.front().is_some_and(|oldest| passed(now_us, oldest.since_us, LONG_WAIT_US))
     }
 
-    /// How many have waited long because the pool is full.
+    /// How many have waited long because the pool is full, and get none of the connections that are being opened.
     pub(crate) fn late_waiters(&self, now_us: u64) -> usize {
         let queue = &self.pool.queue;
         if queue.is_empty() || self.pool.paused || self.pool.has_room(now_us) {
@@ -96,7 +96,7 @@ impl LocalPool {
             .shared()
             .chain(queue.dedicated())
             .filter(|waiter| passed(now_us, waiter.since_us, LONG_WAIT_US));
-        late.count()
+        late.count().saturating_sub(self.pool.logging_in() as usize)
     }
 
     /// Where its statements' names are looked up.
