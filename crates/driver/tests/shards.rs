@@ -32,7 +32,7 @@ fn clients_move_to_their_pools(io: IoDriver) {
     setup.config.secrets = Arc::new([("u".to_owned(), String::new())].into());
     for name in ["a", "b", "c", "d"] {
         let mut database = Database::new(name, Origin { file: "test".into(), line: 1 });
-        (database.host, database.port) = (vec![server.ip().to_string()], server.port());
+        (database.host, database.port) = (vec![server.ip().to_string()], settings::Ports::one(server.port()));
         database.pool_size = Some(2);
         setup.config.databases.insert(name.to_owned(), Arc::new(database));
     }

@@ -195,7 +195,7 @@ impl ClusterView {
             server_version: server_info.map(|server_info| server_info.version),
             id: cluster.id,
             host: cluster.host.join(","),
-            port: cluster.port,
+            port: cluster.port.first(),
         }
     }
 

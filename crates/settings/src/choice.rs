@@ -183,6 +183,23 @@ choices! {
         Local7 = "local7",
     };
 
+    /// Which of an entry's hosts its connections go to, by libpq's words.
+    TargetSessionAttrs {
+        /// All.
+        #[default]
+        Any = "any",
+        /// Those whose sessions accept writes: primaries without `default_transaction_read_only`.
+        ReadWrite = "read-write",
+        /// All others.
+        ReadOnly = "read-only",
+        /// Servers that are not in recovery.
+        Primary = "primary",
+        /// Servers in recovery.
+        Standby = "standby",
+        /// Servers in recovery, as long as there are any; else all.
+        PreferStandby = "prefer-standby",
+    };
+
     /// How one of several hosts is chosen.
     LoadBalance {
         /// Each new connection goes to the next host.

@@ -1,11 +1,12 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
 //! Precedence over wider settings is in `config.rs`.
 
-use crate::choice::{LoadBalance, PinAction, PoolMode, SessionState};
+use crate::choice::{LoadBalance, PinAction, PoolMode, SessionState, TargetSessionAttrs};
 use crate::codec::{
-    AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Port, Seconds, Text,
+    AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Seconds, Text,
 };
 use crate::finding::Origin;
+use crate::ports::{PortList, Ports};
 use crate::table::{Row, live_row};
 use std::fmt;
 use std::time::Duration;
@@ -20,8 +21,10 @@ pub struct Database {
     /// Hosts, of which each connection takes one: names, addresses, or directories of unix sockets (`/...`, `@...`).
     /// None is the unix socket in the default directory.
     pub host: Vec<String>,
-    /// TCP port, or the number in the name of the unix socket.
-    pub port: u16,
+    /// TCP ports, or the numbers in the names of the unix sockets.
+    pub port: Ports,
+    /// Which of the hosts connections go to.
+    pub target_session_attrs: TargetSessionAttrs,
     /// The user of every server connection, regardless of the client's.
     pub user: Option<String>,
     /// The secret of `user`, in clear.
@@ -83,7 +86,8 @@ impl Database {
             name: name.to_owned(),
             dbname: name.to_owned(),
             host: Vec::new(),
-            port: 5432,
+            port: Ports::default(),
+            target_session_attrs: TargetSessionAttrs::default(),
             user: None,
             password: None,
             pool_size: None,
@@ -147,7 +151,8 @@ macro_rules! rows {
 rows! {
     dbname: NonEmptyText, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
     host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; empty uses the unix socket in the default directory.";
-    port: Port, "5432", Reconnect, "Port of the server.";
+    port: PortList, "5432", Reconnect, "Port of the server; where `host` has several, one for all or, with commas between them, one for each.", better "one port for each host";
+    target_session_attrs: TargetSessionAttrs, "any", Reconnect, "Which of the hosts connections go to, as libpq has it: Weir looks at what each server reports at login (PostgreSQL 14 or later).", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
@@ -193,7 +198,7 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in DATABASE {
             let mut database = entry();
-            let changed = ["7", "statement", "disable", "virtual", "error"]
+            let changed = ["7", "statement", "disable", "virtual", "error", "standby"]
                 .iter()
                 .any(|word| (row.assign)(&mut database, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);

@@ -24,6 +24,7 @@ mod network;
 mod peer;
 mod pools;
 mod pools_text;
+mod ports;
 pub mod probe;
 mod raw_config;
 mod resolver;
@@ -37,7 +38,8 @@ mod value;
 
 pub use check::{CheckReport, check};
 pub use choice::{
-    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, SessionState, SslMode, SyslogFacility, Threads,
+    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, SessionState, SslMode, SyslogFacility,
+    TargetSessionAttrs, Threads,
 };
 pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;
@@ -51,6 +53,7 @@ pub use manual::{manual_rows, sample_ini};
 pub use peer::{PEER, Peer};
 pub use pools::{read_pools, with_pools};
 pub use pools_text::{LineChange, PoolsText};
+pub use ports::Ports;
 pub use raw_config::RawConfig;
 pub use resolver::{load, read_rules, reload};
 pub use show::{SetError, ShowRow, set, show};

@@ -25,6 +25,8 @@ pub enum ValueKind {
     Number,
     /// A TCP port, 1 to 65535.
     Port,
+    /// One such port, or one for each host with commas between them.
+    Ports,
     /// A percentage, 1 to 100.
     Percent,
     /// A size in bytes.
@@ -57,6 +59,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Boolean => "0 or 1",
             ValueKind::Number => "number",
             ValueKind::Port => "port",
+            ValueKind::Ports => "port, or one for each host",
             ValueKind::Percent => "percent",
             ValueKind::Bytes => "bytes",
             ValueKind::Seconds => "seconds, decimals allowed",

@@ -29,7 +29,7 @@ pub(crate) fn server_address(server: &Server, database: &Database) -> (String, u
     match (server.remote, &server.target) {
         (Some(remote), _) => (remote.ip().to_string(), remote.port()),
         (None, Target::Inet { host, port }) => (host.to_string(), *port),
-        (None, Target::Near { .. } | Target::Unix { .. }) => ("unix".to_owned(), database.port),
+        (None, Target::Near { .. } | Target::Unix { .. }) => ("unix".to_owned(), database.port.first()),
     }
 }
 

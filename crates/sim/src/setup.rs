@@ -91,7 +91,7 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
         let origin = Origin { file: Arc::from("sim.ini"), line: number + 1 };
         let mut entry = Database::new(&database(number), origin);
         entry.host = vec![HOST.to_owned()];
-        entry.port = PORT;
+        entry.port = settings::Ports::one(PORT);
         config.databases.insert(entry.name.clone(), Arc::new(entry));
     }
     config

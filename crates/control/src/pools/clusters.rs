@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use settings::{Config, Database};
+use settings::{Config, Database, Ports};
 use sha2::{Digest, Sha256};
 
 /// A server, or several that stand for each other, that pools lead to.
@@ -13,8 +13,8 @@ pub struct Cluster {
     pub id: String,
     /// Its hosts as configured; none is the unix socket in the default directory.
     pub host: Vec<String>,
-    /// Its port.
-    pub port: u16,
+    /// Its port, or one for each host.
+    pub port: Ports,
     /// The databases that entries lead to, by their names on the server.
     pub databases: BTreeSet<String>,
     /// The entries that lead here, by the names that clients ask for.
@@ -41,12 +41,12 @@ pub struct ServerInfo {
 /// Every cluster of a configuration, in the order of hosts and ports.
 #[must_use]
 pub fn clusters(config: &Config) -> Vec<Cluster> {
-    let mut found: BTreeMap<(&[String], u16), Cluster> = BTreeMap::new();
+    let mut found: BTreeMap<(&[String], &Ports), Cluster> = BTreeMap::new();
     for database in config.databases.values().chain(&config.fallback) {
-        let cluster = found.entry((&database.host, database.port)).or_insert_with(|| Cluster {
+        let cluster = found.entry((&database.host, &database.port)).or_insert_with(|| Cluster {
             id: cluster_id(database),
             host: database.host.clone(),
-            port: database.port,
+            port: database.port.clone(),
             databases: BTreeSet::new(),
             entries: Vec::new(),
             has_fallback: false,

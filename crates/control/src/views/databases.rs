@@ -31,7 +31,7 @@ pub(super) fn all(context: &ViewContext<'_>) -> BTreeMap<String, Arc<Database>> 
 fn console(context: &ViewContext<'_>) -> Database {
     let nowhere = Origin { file: "".into(), line: 0 };
     Database {
-        port: context.config.global.listen_port,
+        port: settings::Ports::one(context.config.global.listen_port),
         user: Some(CONSOLE.to_owned()),
         pool_size: Some(2),
         pool_mode: Some(PoolMode::Statement),
@@ -45,7 +45,7 @@ fn row(context: &ViewContext<'_>, database: &Database) -> Vec<Cell> {
     vec![
         database.name.as_str().into(),
         text_or_null((!database.host.is_empty()).then(|| database.host.join(","))),
-        Cell::Number(database.port.into()),
+        Cell::Number(database.port.first().into()),
         database.dbname.as_str().into(),
         text_or_null(database.user.as_deref()),
         config.pool_size(database, None).into(),

@@ -43,6 +43,14 @@ impl Resolver {
         }
         let mut entry = Database::new(&assignment.key, assignment.at.clone());
         keys(assignment, "database", &mut entry, database::row)?;
+        let hosts = entry.host.len().max(1);
+        if !entry.port.fit(hosts) {
+            let message = format!(
+                "database {}: port: \"{}\" is not one port, or one for each of {hosts} hosts",
+                entry.name, entry.port
+            );
+            return Err(vec![Finding::error(&assignment.at, message)]);
+        }
         if assignment.key == "*" {
             self.config.fallback = Some(Arc::new(entry));
         } else {
@@ -173,7 +181,7 @@ mod tests {
         );
         let app = &config.databases["app"];
         assert_eq!(app.host, ["10.0.0.1", "/run/pg"]);
-        assert_eq!((app.port, app.dbname.as_str(), app.pool_size), (5433, "prod", Some(5)));
+        assert_eq!((app.port.first(), app.dbname.as_str(), app.pool_size), (5433, "prod", Some(5)));
         assert_eq!((app.user.as_deref(), app.password.as_deref()), (Some("u"), Some("it's")));
         assert_eq!(app.at.line, 2);
         assert_eq!(config.fallback.as_ref().unwrap().reserve_pool_size, Some(2));
@@ -194,7 +202,7 @@ mod tests {
         let text = "[pgbouncer]\nverbose = 1\nverbose = 2\n[databases]\na = port=1 pool_size=3\na = port=2";
         let config = config(text);
         assert_eq!(config.global.verbose, 2);
-        assert_eq!((config.databases["a"].port, config.databases["a"].pool_size), (2, None));
+        assert_eq!((config.databases["a"].port.first(), config.databases["a"].pool_size), (2, None));
     }
 
     #[test]

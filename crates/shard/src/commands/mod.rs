@@ -365,8 +365,22 @@ impl ShardState {
 
 /// The servers of an altered entry are on another host or database, or logged in as another user.
 fn needs_new_servers(old: &settings::Database, new: &settings::Database) -> bool {
-    (&old.host, old.port, &old.dbname, &old.user, &old.password, &old.connect_query)
-        != (&new.host, new.port, &new.dbname, &new.user, &new.password, &new.connect_query)
-        || (&old.client_encoding, &old.datestyle, &old.timezone, &old.application_name)
-            != (&new.client_encoding, &new.datestyle, &new.timezone, &new.application_name)
+    (
+        &old.host,
+        &old.port,
+        old.target_session_attrs,
+        &old.dbname,
+        &old.user,
+        &old.password,
+        &old.connect_query,
+    ) != (
+        &new.host,
+        &new.port,
+        new.target_session_attrs,
+        &new.dbname,
+        &new.user,
+        &new.password,
+        &new.connect_query,
+    ) || (&old.client_encoding, &old.datestyle, &old.timezone, &old.application_name)
+        != (&new.client_encoding, &new.datestyle, &new.timezone, &new.application_name)
 }

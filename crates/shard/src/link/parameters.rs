@@ -7,6 +7,7 @@ use session::{Parameters, Tracked};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
+use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{checkout, client_end, hand_over, leading_settings, sequences, sql_statements};
 use crate::server::InternalQuery;
@@ -139,12 +140,18 @@ pub(crate) fn forget_unreported(core: &mut Core, server_conn: ConnId) {
 
 /// A server has reported something: facts about it are facts for the clients to come.
 pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
-    let Some(server) = core.conns.server(server_conn) else { return };
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
     for position in read_only_positions(&core.tracked) {
         if let Some(value) = server.protocol.parameters.value(position) {
             local_pool.default_params.set(position, value);
         }
+    }
+    let in_hot_standby = core.tracked.position(b"in_hot_standby");
+    let is_primary =
+        in_hot_standby.is_some_and(|position| server.protocol.parameters.text(position) == Some("off"));
+    if is_primary && local_pool.refuses_promoted() && server.close_when_free.is_none() {
+        server.close_when_free = Some(CloseReason::Promoted);
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn cancel_conn_row(core: &Core, cancel_conn: &CancelConn) -> Option<S
         database: local_pool.database_name.to_string(),
         state: "active_cancel",
         address,
-        port: if remote.is_none() { local_pool.database.port } else { port },
+        port: if remote.is_none() { local_pool.database.port.first() } else { port },
         connect_time_us: listing::wall(core, cancel_conn.since_us),
         request_time_us: listing::wall(core, cancel_conn.since_us),
         link,

@@ -58,7 +58,7 @@ fn server_descriptor(core: &Core, server: &Server) -> Option<DescriptorRow> {
         user: local_pool.user.to_string(),
         database: local_pool.database_name.to_string(),
         address,
-        port: if server.remote.is_none() { local_pool.database.port } else { port },
+        port: if server.remote.is_none() { local_pool.database.port.first() } else { port },
         cancel: key.unwrap_or(0),
         parameters: shown(&server.protocol.parameters),
         ..DescriptorRow::default()

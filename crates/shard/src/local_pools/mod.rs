@@ -1,5 +1,6 @@
 //! The pools of a shard as data: the table, one pool in it, and its limits by the settings.
 
+pub(crate) mod hosts;
 pub(crate) mod known_relations;
 pub(crate) mod listener;
 pub(crate) mod local_pool;

@@ -15,6 +15,7 @@ use telemetry::Counters;
 
 use crate::core::Core;
 use crate::link::opening;
+use crate::local_pools::hosts::NextHost;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::{LocalPool, limits};
 use crate::local_pools::table::{PoolId, PoolName};
@@ -61,7 +62,7 @@ pub(crate) fn local_pool(
         pins: messages::PinCounters::default(),
         histograms: None,
         clients: 0,
-        next_host: 0,
+        next_host: NextHost::default(),
         last_used_us: core.now.mono_us,
         permit_requested_us: 0,
         cancels_active: 0,

@@ -99,6 +99,9 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         // PgBouncer's line has connect_query's older name.
         internal_query::log_query_error(core, conn, "exec_on_query", &body);
     }
+    if refuses_role(core, conn, &info) {
+        return;
+    }
     let Some(server) = core.conns.server_mut(conn) else { return };
     if server.dedicated.is_some() {
         return dedicated::dedicated_ready(core, conn, &info, behind);
@@ -133,6 +136,19 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     // A new server needs no reset.
     checkout::internal_query_over(core, conn);
     opening::serve_or_open(core, pool_id);
+}
+
+/// The server is none that the entry's connections go to: it is closed, true, and the next host is tried.
+fn refuses_role(core: &mut Core, conn: ConnId, info: &ServerInfo) -> bool {
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server(conn) else { return false };
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
+    let Some(text) = local_pool.refuses_role(info, &server.target, &core.config.global, now_us) else {
+        return false;
+    };
+    login_failed(core, conn, text);
+    server_end::close_server(core, conn, CloseReason::Message(text));
+    true
 }
 
 /// The server refused the login with an error.

@@ -5,7 +5,7 @@
 //! are exported together. TLS sessions cannot be exported: such connections are served here until they end.
 
 use auth::ScramKeys;
-use settings::{Database, PoolMode};
+use settings::{Database, PoolMode, TargetSessionAttrs};
 use wire::backend::Status;
 use wire::sqlstate;
 
@@ -351,8 +351,13 @@ fn put_keys(out: &mut FieldsOut, keys: &ScramKeys) {
 
 /// The host, database and user of an entry's servers: servers with another text do not belong to it.
 pub(crate) fn target_text(database: &Database) -> String {
-    let whole = (&database.host, database.port, &database.dbname, &database.user, &database.connect_query);
-    format!("{whole:?}")
+    let Database { host, port, dbname, user, connect_query, .. } = database;
+    let target = database.target_session_attrs;
+    // An older process compares the same text where there is neither a list of ports nor a target.
+    match target {
+        TargetSessionAttrs::Any => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?})"),
+        target => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?}, {target:?})"),
+    }
 }
 
 fn peer_text(peer: Peer) -> String {

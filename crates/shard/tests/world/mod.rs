@@ -13,7 +13,7 @@ use auth::{Entropy, MockKey};
 use messages::{Report, ShardId, ShardMessage};
 use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
 use settings::{Config, Files};
-use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source};
+use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source, Target};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{encode, frame::Frames};
@@ -125,6 +125,8 @@ pub struct World {
     /// Bytes that were sent to each connection and not looked at.
     pub sent: BTreeMap<ConnId, Vec<u8>>,
     pub connecting: Vec<ConnId>,
+    /// Where each connection was to go.
+    pub targets: BTreeMap<ConnId, Target>,
     pub closed: Vec<ConnId>,
     pub paused: Vec<ConnId>,
     pub reports: Vec<Report>,
@@ -153,6 +155,7 @@ impl World {
             now: Now { mono_us: 1_000_000, wall_us: 1_000_000 },
             sent: BTreeMap::new(),
             connecting: vec![],
+            targets: BTreeMap::new(),
             closed: vec![],
             paused: vec![],
             reports: vec![],
@@ -181,7 +184,10 @@ impl World {
                     self.sent.entry(to).or_default().extend(bytes);
                     self.logged_before.insert(to, self.log.len());
                 }
-                Action::Connect { conn, .. } => self.connecting.push(conn),
+                Action::Connect { conn, target } => {
+                    self.connecting.push(conn);
+                    self.targets.insert(conn, *target);
+                }
                 Action::Close { conn } => closing.push(conn),
                 Action::Pause { conn } => self.paused.push(conn),
                 Action::Resume { conn } => self.paused.retain(|paused| *paused != conn),

@@ -1,0 +1,162 @@
+//! `target_session_attrs`: which of an entry's hosts the connections go to, and how the right one is found.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use shard::{ConnId, ConnectFault, Event, Target};
+use wire::backend::Status;
+use wire::encode;
+use world::{World, message};
+
+/// An entry with these hosts, and a client of it that asks for something.
+fn waiting(entry: &str) -> (World, ConnId) {
+    let mut world = World::new(&format!("session_state = off\n[databases]\nd = {entry}"));
+    let client = world.client(&[]);
+    (world, client)
+}
+
+/// The connection that is being opened, and the host and port that it goes to.
+fn opening(world: &mut World) -> (ConnId, String) {
+    let conn = world.connected();
+    let Target::Inet { host, port } = world.targets[&conn].clone() else { panic!("no address") };
+    (conn, format!("{host}:{port}"))
+}
+
+/// The server lets Weir in, and reports these.
+fn reports(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
+    let hello = message(|out| {
+        encode::authentication_ok(out);
+        encode::parameter_status(out, b"server_version", b"18.0");
+        for (name, value) in reported {
+            encode::parameter_status(out, name.as_bytes(), value.as_bytes());
+        }
+        encode::key_data(out, 77, &[1, 2, 3, 4]);
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.remove(&conn);
+    world.receive(conn, &hello);
+    world.follow(conn);
+}
+
+const PRIMARY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "off")];
+const READ_ONLY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "on")];
+const STANDBY: [(&str, &str); 2] = [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
+
+/// The next connection goes there, and the server is none for this entry.
+fn is_refused(world: &mut World, host: &str, reported: &[(&str, &str)]) {
+    let (conn, target) = opening(world);
+    assert_eq!(target, host);
+    reports(world, conn, reported);
+    assert!(world.tags(conn).contains('X'));
+    world.event(Event::HungUp { conn });
+    assert!(world.closed.contains(&conn));
+}
+
+fn is_used(world: &mut World, host: &str, reported: &[(&str, &str)]) -> ConnId {
+    let (conn, target) = opening(world);
+    assert_eq!(target, host);
+    reports(world, conn, reported);
+    assert!(!world.tags(conn).contains('X'));
+    conn
+}
+
+#[test]
+fn each_word_takes_the_servers_that_libpq_takes() {
+    for (word, taken) in [
+        ("any", [true, true, true]),
+        ("read-write", [true, false, false]),
+        ("read-only", [false, true, true]),
+        ("primary", [true, true, false]),
+        ("standby", [false, false, true]),
+    ] {
+        for (reported, is_taken) in [PRIMARY, READ_ONLY, STANDBY].iter().zip(taken) {
+            let (mut world, client) = waiting(&format!("host=a target_session_attrs={word}"));
+            let (conn, _) = opening(&mut world);
+            reports(&mut world, conn, reported);
+            assert_eq!(!world.tags(conn).contains('X'), is_taken, "{word} {reported:?}");
+            assert_eq!(world.tags(client).contains('Z'), is_taken, "{word} {reported:?}");
+        }
+    }
+}
+
+#[test]
+fn the_next_host_is_tried_at_once_and_each_has_its_port() {
+    for balance in ["round-robin", "disable"] {
+        let entry =
+            format!("host=a,b,c port=1,2,3 target_session_attrs=primary load_balance_hosts={balance}");
+        let (mut world, client) = waiting(&entry);
+        is_refused(&mut world, "a:1", &STANDBY);
+        is_refused(&mut world, "b:2", &STANDBY);
+        let server = is_used(&mut world, "c:3", &PRIMARY);
+        assert!(world.tags(client).contains('Z'));
+        world.query(client, "select 1");
+        assert!(world.text(server).contains("select 1"));
+        // The next connection goes to the primary, too, without asking the others.
+        let other = world.client(&[]);
+        world.query(other, "select 2");
+        is_used(&mut world, "c:3", &PRIMARY);
+    }
+}
+
+#[test]
+fn clients_wait_while_there_is_none_and_all_hosts_are_tried_twice_a_second() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    for _ in 0..3 {
+        is_refused(&mut world, "a:1", &STANDBY);
+        is_refused(&mut world, "b:1", &STANDBY);
+        assert!(world.connecting.is_empty(), "not before some time has passed");
+        world.pass(900);
+    }
+    assert!(!world.closed.contains(&client));
+    is_refused(&mut world, "a:1", &STANDBY);
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.log.iter().any(|line| line.contains("server is in hot standby mode")));
+}
+
+#[test]
+fn a_host_that_is_down_delays_none_of_the_others() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=read-write");
+    let conn = world.connecting.remove(0);
+    world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+    world.event(Event::Closed { conn });
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn without_a_standby_one_that_prefers_them_takes_any() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=prefer-standby");
+    is_refused(&mut world, "a:1", &PRIMARY);
+    is_refused(&mut world, "b:1", &PRIMARY);
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    let (mut world, _) = waiting("host=a,b port=1 target_session_attrs=prefer-standby");
+    is_refused(&mut world, "a:1", &PRIMARY);
+    is_used(&mut world, "b:1", &STANDBY);
+}
+
+#[test]
+fn a_standby_that_is_promoted_serves_its_transaction_and_no_further_one() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=standby");
+    let server = is_used(&mut world, "a:1", &STANDBY);
+    world.query(client, "select 1");
+    world.text(server);
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::parameter_status(out, b"in_hot_standby", b"off");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &answer);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.tags(server).contains('X'));
+}
+
+#[test]
+fn a_server_that_does_not_say_what_it_is_is_not_used() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    is_refused(&mut world, "a:1", &[]);
+    assert!(world.log.iter().any(|line| line.contains("since version 14")));
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
