@@ -82,6 +82,10 @@ class Postgres:
         self.log_path = directory / "postgres.log"
         self.port = host.free_port()
         self.process = None
+        self._create()
+
+    def _create(self):
+        bindir = self.bindir
         initdb = [bindir / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         host.run([*initdb, "--locale=C.UTF-8", "--no-sync"])
         host.hand_over(_write(self.data / "pg_hba.conf", HBA))
@@ -170,6 +174,28 @@ class Postgres:
         with open(self.log_path, "rb") as log:
             log.seek(mark)
             return log.read().decode(errors="replace")
+
+
+class Standby(Postgres):
+    """A streaming standby of another server, until it is promoted."""
+
+    def __init__(self, primary, directory):
+        self.primary = primary
+        super().__init__(primary.bindir, directory)
+
+    def _create(self):
+        source = ["-h", "127.0.0.1", "-p", self.primary.port, "-U", "replica", "--no-password"]
+        host.run([self.bindir / "pg_basebackup", *source, "-D", self.data, "-R", "--checkpoint=fast", "--no-sync"])
+        self.start()
+
+    def start(self, wait=True, **settings):
+        # In place of what pg_basebackup has written: the server may have an older libpq than that.
+        conninfo = f"host=127.0.0.1 port={self.primary.port} user=replica"
+        super().start(wait, **{"primary_conninfo": conninfo, **settings})
+
+    def promote(self):
+        """Returns when it accepts writes."""
+        assert self.value("select pg_promote(true, 60)")
 
 
 def _write(path, text):
