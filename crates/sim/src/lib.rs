@@ -21,6 +21,7 @@ mod random;
 mod record;
 mod run;
 mod secret;
+mod sequence_sql;
 mod session_sql;
 mod setup;
 mod shrink;

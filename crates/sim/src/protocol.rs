@@ -5,6 +5,9 @@
 /// The longest frame that a model believes in.
 const LONGEST: usize = 1 << 24;
 
+/// Type and length.
+pub(crate) const HEADER_BYTES: usize = 5;
+
 /// Bytes of one direction, cut into frames.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {

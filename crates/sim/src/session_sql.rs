@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::sequence_sql::SequenceStatement;
+
 /// The setting that a function sets of which no text names it.
 pub(crate) const HIDDEN: &str = "app.hidden";
 
@@ -63,8 +65,10 @@ pub(crate) enum SessionStatement {
     Prepared,
     /// `DISCARD TEMP`.
     DiscardTemporary,
-    /// `DISCARD PLANS` or `DISCARD SEQUENCES`: nothing that is followed.
+    /// `DISCARD PLANS` or `DISCARD SEQUENCES`.
     DiscardOther(String),
+    /// What is about sequences.
+    Sequence(SequenceStatement),
     /// The pooler's question for session state.
     Question(Box<Question>),
     /// The pooler's question for tables whose use changes a session.
@@ -112,6 +116,7 @@ impl fmt::Display for SessionStatement {
             Prepared => write!(out, "SELECT {PREPARED}"),
             DiscardTemporary => out.write_str("DISCARD TEMP"),
             DiscardOther(what) => write!(out, "DISCARD {what}"),
+            Sequence(statement) => write!(out, "{statement}"),
             Question(question) => out.write_str(&question.text),
             Relations => out.write_str(RELATIONS),
             SetConfigs(pairs) => {
@@ -128,6 +133,9 @@ impl SessionStatement {
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
         use SessionStatement::*;
+        if let Sequence(statement) = self {
+            return statement.returns_rows();
+        }
         !matches!(
             self,
             Audited(_)
@@ -155,6 +163,9 @@ impl SessionStatement {
     /// Reads a statement that begins with this word in capital letters, and goes on with this.
     pub(crate) fn parse(verb: &str, rest: &str) -> Option<SessionStatement> {
         use SessionStatement::*;
+        if let Some(statement) = SequenceStatement::parse(verb, rest) {
+            return Some(Sequence(statement));
+        }
         let name = || rest.to_owned();
         Some(match verb {
             "SELECT" => return parse_select(rest),

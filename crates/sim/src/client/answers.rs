@@ -12,7 +12,7 @@ use crate::protocol::{Fields, error_field, message, text};
 use crate::sql::{Statement, Tag};
 
 /// How long a client may be idle: longer than any client may have to wait for a server.
-const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
+pub(super) const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
 
 impl Client {
     pub(super) fn take(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {

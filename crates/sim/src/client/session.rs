@@ -61,6 +61,8 @@ pub(crate) struct Client {
     pub(crate) piece_most: u64,
     /// It reads nothing until then.
     pub(crate) deaf_until_us: u64,
+    /// It sleeps since then, and holds nothing but values of sequences.
+    pub(crate) sleeps_since_us: Option<u64>,
     /// It does nothing of its own accord until then.
     pub(crate) thinks_until_us: u64,
     /// Its key for cancel requests.
@@ -121,6 +123,7 @@ impl Client {
             wakes_at_us: None,
             piece_most: 0,
             deaf_until_us: 0,
+            sleeps_since_us: None,
             thinks_until_us: 0,
             key: None,
             cancels: 0,

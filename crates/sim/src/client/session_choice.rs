@@ -4,6 +4,7 @@
 //! Never knows what is answered: whatever the shadow says must come.
 
 use crate::prng::Prng;
+use crate::sequence_sql::{OF_TABLE, SequenceStatement};
 use crate::session_sql::{HIDDEN, SessionStatement};
 use crate::sql::{Statement, Tag};
 
@@ -11,6 +12,7 @@ const SETTINGS: &[&str] = &["lock_timeout", "extra_float_digits", "app.tenant", 
 const CURSORS: &[&str] = &["h0", "h1"];
 const TABLES: &[&str] = &["t0", "t1"];
 const STATEMENTS: &[&str] = &["q0", "q1"];
+const SEQUENCES: &[&str] = &["sq0", "sq0", "sq1"];
 
 /// The choices of one client.
 #[derive(Debug)]
@@ -33,6 +35,9 @@ impl SessionChoice {
         if !self.ends.is_empty() && prng.chance(350_000) {
             let at = prng.index(self.ends.len());
             return self.ends.swap_remove(at);
+        }
+        if prng.chance(150_000) {
+            return self.count(tag, extended, prng);
         }
         match prng.below(100) {
             0..34 => self.set(tag, extended, prng),
@@ -112,6 +117,26 @@ impl SessionChoice {
     /// A statement whose result tells whose it is.
     pub(super) fn choose_to_prepare(&self, prng: &mut Prng) -> Statement {
         Statement::SelectNumber(self.client * 10 + u32::try_from(prng.below(10)).unwrap_or(0))
+    }
+
+    /// Calls of `nextval`, questions for what they have left, and now and then the end of that.
+    pub(super) fn count(&self, tag: Tag, extended: bool, prng: &mut Prng) -> Statement {
+        use SequenceStatement::*;
+        let name = prng.pick(SEQUENCES).to_owned();
+        let statement = match prng.below(100) {
+            0..25 => Next(name),
+            25..30 => NextByFunction(name),
+            30..34 => NextAndFail(name),
+            34..50 => Insert(tag.to_string()),
+            50..68 => Current(name),
+            68..75 => Current(OF_TABLE.to_owned()),
+            75..78 if !extended => {
+                return Statement::Session(SessionStatement::DiscardOther("SEQUENCES".to_owned()));
+            }
+            78 if !extended => return Statement::DiscardAll,
+            _ => Last,
+        };
+        Statement::Session(SessionStatement::Sequence(statement))
     }
 
     fn notify(&self, tag: Tag, prng: &mut Prng) -> Statement {

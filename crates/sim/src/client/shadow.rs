@@ -1,20 +1,22 @@
 //! What PostgreSQL alone would answer a client: a session of the model server that is the client's own and meets nothing
 //! but what the client sends. Whatever a pooler does in between, the client must not be able to tell the difference.
 //!
-//! Owns what is expected and what of it PostgreSQL would have sent by now. Never knows what was received.
+//! Owns what is expected and what of it PostgreSQL would have sent by now. Never knows what was received, but where the client may find one of
+//! two things: which of them it was ([`Shadow::find`]).
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::ledger::Ledger;
 use crate::model::parameters::Parameters;
+use crate::model::sequences::{AskedValue, Found};
 use crate::model::session::{Notification, Progress, Session, SessionContext};
 use crate::prng::Prng;
-use crate::protocol::{Fields, Frames, Next};
+use crate::protocol::{Fields, Frames, HEADER_BYTES, Next};
 use crate::sql::Tag;
 use crate::swarm::Servers;
 
 /// An answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) kind: u8,
     pub(crate) body: Vec<u8>,
@@ -26,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) channels: BTreeSet<String>,
     /// What its own transactions have notified it of by then.
     pub(crate) own: Vec<Notification>,
+    /// It tells the value of a sequence, or that there is none.
+    pub(crate) asked: Option<AskedValue>,
 }
 
 impl Answer {
@@ -37,6 +41,7 @@ impl Answer {
             parameters: None,
             channels: BTreeSet::new(),
             own: Vec::new(),
+            asked: None,
         }
     }
 }
@@ -45,7 +50,7 @@ impl Answer {
 const REPORTED: [&str; 4] = ["application_name", "DateStyle", "IntervalStyle", "TimeZone"];
 
 /// A client's own PostgreSQL.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shadow {
     session: Session,
     ended: bool,
@@ -55,6 +60,8 @@ pub(crate) struct Shadow {
     prng: Prng,
     /// Answers that have not come yet.
     answers: VecDeque<Answer>,
+    /// How many have.
+    popped: u64,
     /// How many of them PostgreSQL has sent; the others wait for a Flush.
     due: usize,
     /// Whether ParameterStatus is among the answers.
@@ -63,6 +70,19 @@ pub(crate) struct Shadow {
     own: Vec<Notification>,
     /// A COPY failed or a Sync came amidst its data: a pooler cannot always know which Syncs count.
     pub(crate) unclear: bool,
+    /// Where it is not known yet what the client finds.
+    branches: VecDeque<Branch>,
+}
+
+/// A message that asks for what a pooler may find otherwise than PostgreSQL alone.
+#[derive(Clone, Debug)]
+struct Branch {
+    /// The last that it asks for.
+    last: u64,
+    /// What was there before it.
+    before: Box<Shadow>,
+    /// It, and what the client has sent since.
+    sent: Vec<u8>,
 }
 
 impl Shadow {
@@ -87,10 +107,12 @@ impl Shadow {
             servers,
             prng: Prng::new(0),
             answers: VecDeque::new(),
+            popped: 0,
             due: 0,
             keeps_reports: false,
             own: Vec::new(),
             unclear: false,
+            branches: VecDeque::new(),
         }
     }
 
@@ -99,44 +121,67 @@ impl Shadow {
         Shadow { keeps_reports: true, ..self }
     }
 
-    /// The client sends a message.
+    /// The client sends messages.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
-        let (mut frames, mut body) = (Frames::default(), Vec::new());
+        let (mut frames, mut body, mut at) = (Frames::default(), Vec::new(), 0);
         frames.push(bytes);
         while !self.ended
             && let Next::Frame(kind) = frames.next(&mut body)
         {
-            let copied = self.session.is_copying_in();
-            let mut strange = Vec::new();
-            let Shadow { session, ledger, servers, prng, .. } = self;
-            let mut near =
-                SessionContext { prng, ledger, servers, strange: &mut strange, notified: &mut Vec::new() };
-            let mut progress = session.message(kind, &body, &mut near);
-            while session.is_working() && progress != Progress::Ended {
-                progress = session.work(&mut near);
-            }
-            self.ended = progress == Progress::Ended;
-            // A Sync or a failure amidst the data.
-            self.unclear |= copied && (kind == b'S' || kind == b'd' && !self.session.is_copying_in());
-            self.collect();
+            let end = at + HEADER_BYTES + body.len();
+            self.take_message(kind, &body, &bytes[at..end]);
+            at = end;
         }
     }
 
-    fn collect(&mut self) {
+    fn take_message(&mut self, kind: u8, body: &[u8], bytes: &[u8]) {
+        let before = self.session.may_ask_for_values(kind, body).then(|| {
+            let branches = std::mem::take(&mut self.branches);
+            let before = Box::new(self.clone());
+            self.branches = branches;
+            before
+        });
+        let copied = self.session.is_copying_in();
+        let mut strange = Vec::new();
+        let Shadow { session, ledger, servers, prng, .. } = self;
+        let mut near =
+            SessionContext { prng, ledger, servers, strange: &mut strange, notified: &mut Vec::new() };
+        let mut progress = session.message(kind, body, &mut near);
+        while session.is_working() && progress != Progress::Ended {
+            progress = session.work(&mut near);
+        }
+        self.ended = progress == Progress::Ended;
+        // A Sync or a failure amidst the data.
+        self.unclear |= copied && (kind == b'S' || kind == b'd' && !self.session.is_copying_in());
+        let asked = self.session.take_asked_values();
+        if let (Some(before), Some(last)) = (before, asked.last()) {
+            self.branches.push_back(Branch { last: last.number, before, sent: Vec::new() });
+        }
+        self.branches.iter_mut().for_each(|branch| branch.sent.extend_from_slice(bytes));
+        self.collect(&asked);
+    }
+
+    fn collect(&mut self, asked: &[AskedValue]) {
         let before = self.answers.len();
         self.session.readies.clear();
-        let (mut frames, mut body) = (Frames::default(), Vec::new());
+        let (mut frames, mut body, mut at) = (Frames::default(), Vec::new(), 0);
         let (bytes, flushed) = self.session.take_all();
+        let mut answer = |kind, body: &[u8]| {
+            let mut answer = Answer::new(kind, body);
+            answer.asked = asked.iter().find(|asked| asked.at == at).copied();
+            at += HEADER_BYTES + body.len();
+            answer
+        };
         frames.push(&bytes[..flushed.unwrap_or(0)]);
         while let Next::Frame(kind) = frames.next(&mut body) {
-            self.answers.push_back(Answer::new(kind, &body));
+            self.answers.push_back(answer(kind, &body));
         }
         if flushed.is_some() {
             self.due = self.answers.len();
         }
         frames.push(&bytes[flushed.unwrap_or(0)..]);
         while let Next::Frame(kind) = frames.next(&mut body) {
-            self.answers.push_back(Answer::new(kind, &body));
+            self.answers.push_back(answer(kind, &body));
         }
         // Parameters are told by the next ReadyForQuery, wherever their own messages are.
         let kept = self.answers.split_off(before);
@@ -161,6 +206,21 @@ impl Shadow {
                 last.own = std::mem::take(&mut self.own);
             }
         }
+    }
+
+    /// The client has asked for what it may find in one of two ways, and has not been told which.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.branches.is_empty()
+    }
+
+    /// What the oldest answer that has not come yet tells is otherwise than in PostgreSQL alone: all that follows is as it would be then.
+    pub(crate) fn find(&mut self, asked: AskedValue, found: Found) {
+        let Some(branch) = self.branches.pop_front() else { return };
+        let popped = self.popped;
+        *self = *branch.before;
+        self.session.assume_value(asked.number, found);
+        self.take(&branch.sent);
+        while self.popped < popped && self.pop().is_some() {}
     }
 
     /// Whether PostgreSQL has sent something that has not come yet.
@@ -201,7 +261,12 @@ impl Shadow {
     /// It has come.
     pub(crate) fn pop(&mut self) -> Option<Answer> {
         self.due = self.due.saturating_sub(1);
-        self.answers.pop_front()
+        let answer = self.answers.pop_front()?;
+        self.popped += 1;
+        if let Some(asked) = answer.asked {
+            self.branches.retain(|branch| branch.last != asked.number);
+        }
+        Some(answer)
     }
 
     /// Answers that PostgreSQL has sent, taken.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::answers::LONG_IDLE_US;
 use super::context::ClientContext;
 use super::heard::Heard;
 use super::message::Message;
@@ -13,11 +14,15 @@ use super::shadow::{Answer, Shadow};
 use super::wild::{Habit, Item, Script, TlsConfig};
 use crate::invariants::Claim;
 use crate::model::parameters::Parameters;
+use crate::model::sequences::{AskedValue, Found, Promise};
 use crate::protocol::{Fields, error_field};
 use crate::sql::Tag;
 
 /// What servers say unasked.
 const CHATTER: &[&[u8]] = &[b"the weather is fine", b"at work"];
+
+/// How often a client that may sleep falls asleep, in a million.
+const SLEEPS: u32 = 10_000;
 
 /// A script, its shadow and how far both have come.
 #[derive(Debug)]
@@ -76,6 +81,16 @@ impl Wild {
         !self.ends_in_bind && self.shadow.as_ref().is_some_and(Shadow::owes)
     }
 
+    /// It holds nothing but values of sequences, for which the pooler may let no other client wait. (If its question for session state fails, it
+    /// does not know that.)
+    fn may_sleep(&self, context: &ClientContext<'_>) -> bool {
+        let rests = self.shadow.as_ref().is_some_and(|shadow| !shadow.owes() && !shadow.is_in_block());
+        rests
+            && self.script.habit() == Habit::Counter
+            && (context.keeps_sessions && context.chaos)
+            && context.gives_settings
+    }
+
     /// Whatever ends the connection is its own doing.
     pub(super) fn asked_for_it(&self) -> bool {
         self.shadow.as_ref().is_some_and(|shadow| shadow.has_ended() || shadow.unclear)
@@ -96,8 +111,14 @@ impl Client {
             return;
         }
         wild.waits = false;
+        self.sleeps_since_us = None;
         if self.budget == 0 {
             return self.say_farewell(context);
+        }
+        if wild.may_sleep(context) && context.prng.chance(SLEEPS) {
+            self.sleeps_since_us = Some(context.now_us);
+            self.thinks_until_us = context.now_us + LONG_IDLE_US;
+            return;
         }
         let Some(shadow) = &mut wild.shadow else { return };
         self.grow_tired(context);
@@ -112,15 +133,20 @@ impl Client {
                 Item::Send(_) if !context.steps.take() => {}
                 // A server that lacks the statement cannot parse it in a failed transaction.
                 Item::Send(Message::Describe(b'S', name) | Message::Parse(name, _))
-                    if !name.is_empty() && shadow.has_failed() && shadow.has_statement(&name) => {}
+                    if !name.is_empty()
+                        && (shadow.is_open() || shadow.has_failed() && shadow.has_statement(&name)) => {}
                 // Names are passed on as they are there: what others have left is not looked for.
                 Item::Send(Message::Bind(_, name, _) | Message::Describe(b'S', name))
-                    if name.is_empty() && !context.named && !shadow.has_statement(&name) => {}
+                    if name.is_empty()
+                        && !context.named
+                        && (shadow.is_open() || !shadow.has_statement(&name)) => {}
                 // RESET of what no server reports goes back to the server's default until the transaction ends (docs/session-state.md).
                 Item::Send(Message::Query(words))
                     if wild.gives_settings && shadow.is_in_block() && resets(&words) => {}
                 Item::Send(message) => {
                     wild.ends_in_bind = matches!(message, Message::Bind(..));
+                    let ends_segment =
+                        matches!(message, Message::Query(_) | Message::Sync | Message::Function(_));
                     let start = bytes.len();
                     message.write(&mut bytes);
                     context.steps.note(format_args!("c{} sends {message:?}", self.number));
@@ -128,6 +154,11 @@ impl Client {
                     // PostgreSQL 18 would fail the next command, whichever it is, and a pooler answers some itself.
                     if shadow.has_ended() || shadow.is_left_open() {
                         self.budget = 0;
+                        break;
+                    }
+                    // What may be sent next depends on what it finds.
+                    if shadow.is_open() && ends_segment {
+                        wild.waits = true;
                         break;
                     }
                 }
@@ -183,6 +214,9 @@ impl Client {
             return;
         }
         let fatal = kind == b'E' && error_field(body, b'S') != Some(b"ERROR");
+        if let Some((asked, found)) = shadow.front().and_then(|due| due.found_instead(kind, body)) {
+            shadow.find(asked, found);
+        }
         let found = shadow.front().map_or_else(|| Err("nothing more".to_owned()), |due| due.fits(kind, body));
         match found {
             Ok(()) => {}
@@ -255,7 +289,8 @@ fn broken(kind: u8, body: &[u8], due: Option<&Answer>) -> &'static str {
         (_, Some(b"57014")) => "I5",
         (_, Some(b"26000" | b"42P05" | b"0A000")) => "I9",
         (b'Z', _) if due.is_none_or(|due| due.kind != b'Z') => "I3",
-        (b'D', _) if due.is_some_and(|due| due.kind == b'D') => "I4",
+        (b'D', _) if due.is_some_and(|due| due.kind == b'D' || due.asked.is_some()) => "I4",
+        (b'E', _) if due.is_some_and(|due| due.asked.is_some()) => "I4",
         _ => "I1",
     }
 }
@@ -281,7 +316,7 @@ impl Answer {
                     let judged = matches!(error_field(&self.body, b'C'), Some(b"42P05" | b"08P01"));
                     own && (field(b'C') || refused && judged) && field(b'V')
                 }
-                b'D' => value(body) == value(&self.body),
+                b'D' => value(body) == value(&self.body) || self.promises_nothing(),
                 _ => self.body == body,
             };
         if same {
@@ -289,6 +324,22 @@ impl Answer {
         } else {
             Err(format!("`{}` {}", crate::corpus::line(self.kind, &self.body), self.words()))
         }
+    }
+
+    /// What a client has found that may find something else than in PostgreSQL alone, if it has.
+    fn found_instead(&self, kind: u8, body: &[u8]) -> Option<(AskedValue, Found)> {
+        let asked = self.asked?;
+        let is_undefined = kind == b'E' && error_field(body, b'C') == Some(b"55000");
+        let found = match (self.kind, kind) {
+            (b'D', b'E') if is_undefined && asked.promise != Promise::AsPostgresql => Found::Undefined,
+            (b'E', b'D') if asked.promise == Promise::Nothing => Found::Value,
+            _ => return None,
+        };
+        Some((asked, found))
+    }
+
+    fn promises_nothing(&self) -> bool {
+        self.asked.is_some_and(|asked| asked.promise == Promise::Nothing)
     }
 
     fn words(&self) -> String {

@@ -10,6 +10,7 @@ use super::message::Message;
 use super::session_choice::SessionChoice;
 use crate::model::session::INT4PL;
 use crate::prng::Prng;
+use crate::session_sql::SessionStatement;
 use crate::sql::{Statement, Tag, Value};
 
 /// Who a script imitates.
@@ -31,6 +32,8 @@ pub(crate) enum Habit {
     Flushes,
     /// One request at a time, most of them about its session.
     Keeper,
+    /// One request at a time, most of them about sequences, and none that leaves anything else in its session; now and then it sleeps.
+    Counter,
 }
 
 impl Habit {
@@ -53,7 +56,7 @@ impl Habit {
     /// Somebody's.
     pub(crate) fn draw(keeps_sessions: bool, prng: &mut Prng) -> Habit {
         if keeps_sessions && prng.chance(500_000) {
-            return Habit::Keeper;
+            return if prng.chance(300_000) { Habit::Counter } else { Habit::Keeper };
         }
         prng.pick(&Habit::ALL)
     }
@@ -139,7 +142,7 @@ impl Script {
             match self.habit {
                 _ if self.copying => self.fill_copy(prng),
                 Habit::Chaos => self.anything(prng),
-                Habit::OneByOne | Habit::Keeper => self.one_by_one(prng),
+                Habit::OneByOne | Habit::Keeper | Habit::Counter => self.one_by_one(prng),
                 Habit::Pipeline => self.pipeline(prng),
                 Habit::Portions => self.portions(prng),
                 Habit::Describes => self.describes(prng),
@@ -322,6 +325,9 @@ impl Script {
         }
         // A text without a tag may be shared; one that inserts by itself must not be executed twice under one tag.
         let shared = statement == Statement::CopyIn || !name.is_empty() && prng.chance(500_000);
+        // The tag is the value of a sequence.
+        let shared =
+            shared && !matches!(statement, Statement::Session(SessionStatement::Sequence(_)));
         let words = if shared { statement.to_string() } else { format!("{statement} /*{tag}*/") };
         self.names.retain(|(known, _)| known != name);
         self.names.push((name.to_owned(), statement));
@@ -392,7 +398,8 @@ impl Script {
     }
 
     fn one_by_one(&mut self, prng: &mut Prng) {
-        if self.terms.keeps_session && self.terms.by_sql && prng.chance(150_000) {
+        let uses_sql_names = self.terms.keeps_session && self.terms.by_sql && self.habit != Habit::Counter;
+        if uses_sql_names && prng.chance(150_000) {
             self.use_sql_name(prng);
         } else if prng.chance(500_000) {
             self.query(prng);

@@ -95,6 +95,11 @@ impl Cluster {
         &mut self.backends[number as usize]
     }
 
+    /// The client whose statement came last on a connection that has not ended.
+    pub(crate) fn used_by(&self, number: u32) -> Option<u32> {
+        self.backends.get(number as usize).filter(|backend| backend.is_session()).and_then(Backend::used_by)
+    }
+
     /// All connections there ever were.
     pub(crate) fn backends(&self) -> impl Iterator<Item = (u32, &Backend)> {
         (0..).zip(&self.backends)

@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
 }
 
 /// A portal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Portal {
     pub(super) statement: Statement,
     pub(super) tag: Option<Tag>,

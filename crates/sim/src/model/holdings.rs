@@ -13,7 +13,7 @@ pub(super) enum Listening {
 }
 
 /// A cursor WITH HOLD.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cursor {
     /// The number of savepoints where it was declared, if the transaction that runs has done that.
     level: Option<usize>,
@@ -28,7 +28,7 @@ pub(super) struct HeldBefore {
 }
 
 /// What one session holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Holdings {
     temporary: BTreeSet<String>,
     /// What to go back to if the transaction fails; None while it has changed nothing.

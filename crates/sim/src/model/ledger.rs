@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::sql::Tag;
 
 /// All that was ever committed, over every crash.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     applied: BTreeMap<Tag, u32>,
     /// What was committed since it was last asked.

@@ -10,6 +10,7 @@ mod holdings;
 pub(crate) mod ledger;
 pub(crate) mod parameters;
 pub(crate) mod reply;
+pub(crate) mod sequences;
 pub(crate) mod session;
 mod session_statement;
 pub(crate) mod statement;

@@ -11,6 +11,7 @@ use super::holdings::{HeldBefore, Holdings};
 use super::ledger::Ledger;
 use super::parameters::{Parameters, Snapshot};
 use super::reply::{self, Sqlstate};
+use super::sequences::Sequences;
 use super::statement::{IN_FAILED, Running};
 use crate::prng::Prng;
 use crate::protocol::{Fields, message, text};
@@ -70,7 +71,7 @@ impl Status {
 }
 
 /// What a session is in the middle of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Work {
     /// Statements that follow; they are a simple query's.
     pub(super) rest: VecDeque<Statement>,
@@ -108,7 +109,7 @@ pub(crate) struct Notification {
 }
 
 /// A savepoint.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Savepoint {
     pub(super) name: String,
     /// Rows of the transaction that came before it.
@@ -118,7 +119,7 @@ pub(super) struct Savepoint {
 }
 
 /// A session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// The server process's number; never used again in a run.
     pub(super) number: u32,
@@ -138,6 +139,8 @@ pub(crate) struct Session {
     pub(super) savepoints: Vec<Savepoint>,
     /// What only this session has.
     pub(super) holdings: Holdings,
+    /// What `nextval` has left in it.
+    pub(super) sequences: Sequences,
     /// Notifications that it has not delivered yet.
     inbox: VecDeque<Notification>,
     /// ReadyForQuery was the last that it said, and nothing was read behind it.
@@ -179,6 +182,7 @@ impl Session {
             pending: Vec::new(),
             savepoints: Vec::new(),
             holdings: Holdings::default(),
+            sequences: Sequences::default(),
             inbox: VecDeque::new(),
             is_at_rest: true,
             used_by: None,
@@ -262,6 +266,7 @@ impl Session {
         if self.is_copying_in() {
             return self.copy_message(kind, body, near);
         }
+        self.sequences.note_message(kind);
         if !self.skipping && self.begins_command(kind, body) {
             self.implicit |= near.servers.modern && self.pipelined && self.status == Status::Idle;
             self.paused = false;
@@ -439,6 +444,7 @@ impl Session {
         self.portals.clear();
         self.parameters.roll_back();
         self.holdings.roll_back(true);
+        self.sequences.end_transaction();
     }
 
     pub(super) fn undo_to_savepoint(&mut self) {

@@ -99,7 +99,11 @@ impl Session {
                 self.holdings.drop_all_temporary();
                 Ok("DISCARD TEMP")
             }
-            DiscardOther(what) => Ok(if what == "PLANS" { "DISCARD PLANS" } else { "DISCARD SEQUENCES" }),
+            DiscardOther(what) if what == "PLANS" => Ok("DISCARD PLANS"),
+            DiscardOther(_) => {
+                self.sequences.discard();
+                Ok("DISCARD SEQUENCES")
+            }
             Audited(_) => {
                 self.parameters.set(BY_TRIGGER.0, Some(BY_TRIGGER.1));
                 Ok("INSERT 0 1")

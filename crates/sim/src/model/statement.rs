@@ -19,7 +19,7 @@ const NO_SUCH_PARAMETER: (&str, &str) = ("42704", "unrecognized configuration pa
 const SLICE_ROWS: u32 = 64;
 
 /// A statement under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(super) statement: Statement,
     /// Whose it is.
@@ -86,6 +86,7 @@ impl Session {
         if self.status == Status::Failed && !statement.ends_transaction() {
             return self.refuse("25P02", IN_FAILED, tag, near);
         }
+        self.sequences.note_statement(statement);
         if *statement == Statement::DivideByZero {
             return self.refuse("22012", "division by zero", tag, near);
         }
@@ -257,7 +258,14 @@ impl Session {
 
     /// Sends up to [`SLICE_ROWS`] rows.
     fn rows(&mut self, near: &mut SessionContext<'_>) -> Progress {
-        let evaluated = self.evaluate_first();
+        let evaluated = match self.evaluate_first() {
+            Ok(evaluated) => evaluated,
+            Err((sqlstate, words)) => {
+                let running = self.work.as_ref().and_then(|work| work.running.as_ref());
+                self.fail(sqlstate, words, running.and_then(|running| running.tag), near);
+                return Progress::Again;
+            }
+        };
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
@@ -310,11 +318,17 @@ impl Session {
     }
 
     /// The value of a statement about the session that has not given its row.
-    fn evaluate_first(&mut self) -> Option<String> {
-        let running = self.work.as_ref()?.running.as_ref().filter(|running| running.sent == 0)?;
-        let Statement::Session(statement) = &running.statement else { return None };
-        let statement = statement.clone();
-        Some(self.evaluate(&statement))
+    fn evaluate_first(&mut self) -> Result<Option<String>, (&'static str, &'static str)> {
+        let running = self.work.as_ref().and_then(|work| work.running.as_ref());
+        let Some(running) = running.filter(|running| running.sent == 0) else { return Ok(None) };
+        let (statement, tag) = (running.statement.clone(), running.tag);
+        match &statement {
+            Statement::Session(SessionStatement::Sequence(statement)) => {
+                self.evaluate_sequence(statement, tag).map(Some)
+            }
+            Statement::Session(statement) => Ok(Some(self.evaluate(statement))),
+            _ => Ok(None),
+        }
     }
 
     fn copy_out(&mut self, line: &str, rows: u32, near: &mut SessionContext<'_>) {
@@ -407,6 +421,10 @@ impl Session {
                 "SHOW"
             }
             Statement::DiscardAll => self.discard_all()?,
+            Statement::Session(SessionStatement::Sequence(statement)) => {
+                self.evaluate_sequence(statement, tag)?;
+                "INSERT 0 1"
+            }
             Statement::DeallocateAll => {
                 self.statements.retain(|name, _| name.is_empty());
                 "DEALLOCATE ALL"
@@ -571,6 +589,7 @@ impl Session {
         self.statements.clear();
         self.portals.clear();
         self.holdings.discard();
+        self.sequences.discard();
         Ok("DISCARD ALL")
     }
 

@@ -11,7 +11,7 @@ use crate::protocol::message;
 const SLICE_MESSAGES: u64 = 8;
 
 /// How far a stream has come.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     said: u32,
     heard: u32,

@@ -1,8 +1,13 @@
-//! Nobody waits beside a server that is idle: not on one shard, and not for long where the two are on different ones.
+//! Nobody waits beside a server that is idle: not on one shard, and not for long where the two are on different ones, or where a client that does
+//! nothing keeps it for the values of sequences alone.
 
-use super::World;
+use shard::ConnId;
+
+use super::{Owner, World};
+use crate::client::session::Phase;
 use crate::clock::SECOND_US;
 use crate::pooler::Pooler;
+use crate::tap::Purpose;
 
 /// How long a check of an idle server may keep others from being tried, and then a tick to come.
 const CHECK_US: u64 = SECOND_US;
@@ -58,5 +63,57 @@ impl<P: Pooler> World<P> {
         if let Some(text) = text {
             self.checker.object("I8", text);
         }
+        self.expect_sleepers_not_waited_for();
+    }
+
+    /// Every second.
+    fn expect_sleepers_not_waited_for(&mut self) {
+        let now_us = self.clock.now_us();
+        let long = |since_us: u64| now_us.saturating_sub(since_us) > ACROSS_US;
+        let sleepers: Vec<u32> = self
+            .clients
+            .iter()
+            .filter(|client| client.phase == Phase::Open && client.sleeps_since_us.is_some_and(long))
+            .map(|client| client.number)
+            .collect();
+        if sleepers.is_empty() {
+            return;
+        }
+        let pools: Vec<_> = self
+            .current_shards()
+            .flat_map(|shard| self.shards[shard].pooler.pools().into_iter().map(move |state| (shard, state)))
+            .collect();
+        let waits = pools.iter().find_map(|(_, state)| {
+            let hindered = state.pool.paused || state.pool.logging_in() > 0 || state.pool.is_failing();
+            let has_waited = state.pool.queue.front_shared().is_some_and(|waiter| long(waiter.since_us));
+            if hindered || !has_waited {
+                return None;
+            }
+            let kept = |(shard, other): &(usize, shard::PoolState<'_>)| {
+                (other.database, other.user) == (state.database, state.user)
+                    && self.keeps_one_for(*shard, other, &sleepers)
+            };
+            pools.iter().any(|other| kept(other)).then(|| format!("{} on {}", state.user, state.database))
+        });
+        if let Some(pool) = waits {
+            let text = format!("somebody waits for {pool} beside a server that is kept for values alone");
+            self.checker.object("I8", text);
+        }
+    }
+
+    /// A server of the pool is not idle, and one of these clients had it last.
+    fn keeps_one_for(&self, shard: usize, state: &shard::PoolState<'_>, clients: &[u32]) -> bool {
+        self.shards[shard].sockets.iter().flatten().any(|socket| {
+            let is_of_pool = socket.tap.as_ref().is_some_and(|tap| {
+                matches!(&tap.purpose, Purpose::Session { database, user, own: false }
+                    if database == state.database && user == state.user)
+            });
+            let is_idle = state.pool.idle().iter().any(|idle| ConnId(idle.server) == socket.spot.conn);
+            let backend = socket.end.map(|end| self.owner(end.peer()));
+            let Some(Owner::Backend(number)) = backend.filter(|_| is_of_pool && !is_idle) else {
+                return false;
+            };
+            self.cluster.used_by(number).is_some_and(|client| clients.contains(&client))
+        })
     }
 }

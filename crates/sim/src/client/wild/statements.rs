@@ -8,6 +8,9 @@ use crate::sql::{Statement, Tag, Value};
 impl Script {
     /// A statement. With `extended`, its tag goes into a parameter where it has one.
     pub(super) fn choose(&mut self, extended: bool, prng: &mut Prng) -> Statement {
+        if self.habit == Habit::Counter {
+            return self.choose_counting(extended, prng);
+        }
         let terms = self.terms;
         let keeps_per_million = if self.habit == Habit::Keeper { 600_000 } else { 100_000 };
         if terms.keeps_session && prng.chance(keeps_per_million) {
@@ -45,6 +48,17 @@ impl Script {
             96 => Statement::DeallocateAll,
             97 if !extended => Statement::DiscardAll,
             _ => Statement::SelectNumber(u32::try_from(prng.below(3)).unwrap_or(0)),
+        }
+    }
+
+    fn choose_counting(&mut self, extended: bool, prng: &mut Prng) -> Statement {
+        let tag = Tag { client: self.client, request: self.requests + u32::from(extended) };
+        let value = if extended { Value::Parameter } else { Value::Literal(tag.to_string()) };
+        match prng.below(100) {
+            0..70 => self.session.count(tag, extended, prng),
+            70..85 => self.choose_bounds(prng),
+            85..92 => Statement::Insert(value),
+            _ => Statement::Select(value, 1),
         }
     }
 
