@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use session::Pin;
 use settings::PoolMode;
 
 use crate::connections::Conn;
@@ -109,6 +110,10 @@ fn audit_pin(core: &Core, own: ConnId, client: &client::Client, audit: &mut Audi
     let local_pool = core.local_pools.of(client.pool);
     let pins = server.map(|server| pins::lasting(local_pool, client, server)).unwrap_or_default();
     let since_us = client.pin.as_ref().and_then(|pin| pin.since_us());
+    // What keeps values of sequences is known as soon as they are called, and counted when the server is quiet.
+    let is_quiet = server.is_some_and(|server| server.protocol.is_quiet() && !server.unsent);
+    let is_counted_later = !is_quiet && since_us.is_none();
+    let pins = if is_counted_later { pins.without(Pin::Sequences) } else { pins };
     let is_linked = server.is_some_and(|server| matches!(server.phase, server::Phase::Linked(_)));
     let is_known = server.is_some_and(|server| server.protocol.session_is_known());
     let waits_for_server = matches!(client.phase, client::Phase::Waiting(position) if !position.is_for_pin());
