@@ -189,6 +189,11 @@ impl ReplyQueue {
         self.queue.back().is_none_or(|pending| pending.ends_with_ready())
     }
 
+    /// A reply is owed, and the newest ends with ReadyForQuery.
+    pub(crate) fn awaits_ready(&self) -> bool {
+        self.queue.back().is_some_and(|pending| pending.ends_with_ready())
+    }
+
     /// The number of the entry that is pushed next.
     #[inline]
     pub(crate) fn next_number(&self) -> u64 {

@@ -293,3 +293,52 @@ fn settings_in_front_of_the_request_do_not_let_it_pass() {
     done(&mut world, server, DISCARD);
     assert!(world.text(server).contains(ASKS), "{}", world.text(server));
 }
+
+/// Two clients of whom the second has called `nextval` on the server, and the first has not.
+fn called_by_another() -> (World, ConnId, ConnId) {
+    let (mut world, one, two, server) = beginning(1, "");
+    run(&mut world, two, server, INSERT, "INSERT 0 1");
+    (world, one, server)
+}
+
+#[test]
+fn a_call_settles_nothing_for_the_next_transaction_that_was_sent_with_it() {
+    let (mut world, one, server) = called_by_another();
+    world.query(one, INSERT);
+    world.query(one, ASKS);
+    let sent = world.text(server);
+    assert!(sent.contains(INSERT) && !sent.contains(ASKS), "{sent}");
+    done(&mut world, server, "INSERT 0 1");
+    let sent = world.text(server);
+    assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "it may be of another sequence: {sent}");
+    done(&mut world, server, DISCARD);
+    assert!(world.text(server).contains(ASKS));
+}
+
+#[test]
+fn a_call_settles_nothing_for_the_next_transaction_on_a_server_that_the_client_keeps() {
+    let (mut world, one, server) = called_by_another();
+    run(&mut world, one, server, "create temp table x (a int)", "CREATE TABLE");
+    assert!(world.text(server).contains("pg_my_temp_schema"));
+    let found = message(|out| {
+        encode::data_row(out, [Some(&b"t"[..]), Some(b""), Some(b"")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &found);
+    assert_eq!(pinned(&mut world), 1);
+    run(&mut world, one, server, INSERT, "INSERT 0 1");
+    world.query(one, ASKS);
+    let sent = world.text(server);
+    assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{sent}");
+}
+
+#[test]
+fn what_is_bound_behind_its_answered_parse_does_not_wait_for_a_sync() {
+    let (mut world, one, _, server) = beginning(1, "");
+    world.receive(one, b"C\0\0\0\x07Ss\0P\0\0\0\x19s\0select lastval()\0\0\0H\0\0\0\x04");
+    assert_eq!(world.tags(server), "CPH");
+    world.receive(server, b"3\0\0\0\x041\0\0\0\x04");
+    world.receive(one, b"B\0\0\0\x0d\0s\0\0\0\0\0\0\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04");
+    assert_eq!(world.tags(server), "BES");
+}

@@ -34,18 +34,29 @@ impl Step<'_, '_> {
             || !self.server.session.is_followed()
             || !self.executes()
             || self.server.effects.segment() != Effects::NONE
-            || !self.server.session.sequences.have_to_be_settled(calls_next)
         {
             return None;
         }
         // Settings in front of it are no part of its segment.
-        if self.server.transaction.current().is_none() && !self.server.awaits_request() {
-            return self.server.replies.ends_with_ready().then_some(RequestAction::AwaitReplies);
+        if self.server.transaction.is_at_rest() || self.server.awaits_request() {
+            self.server.session.sequences.transaction_begins();
+        } else if self.server.transaction.current().is_none() {
+            return self.behind_others_of_values(calls_next);
+        }
+        if !self.server.session.sequences.have_to_be_settled(calls_next) {
+            return None;
         }
         if self.server.transaction.in_failed_block() {
             return None;
         }
         self.server.session.sequences.hold_request(calls_next);
         Some(RequestAction::AwaitNext)
+    }
+
+    /// Earlier requests are unanswered, or its segment has begun.
+    fn behind_others_of_values(&mut self, calls_next: bool) -> Option<RequestAction> {
+        let waits = self.server.replies.awaits_ready()
+            && self.server.session.sequences.may_have_to_be_settled(calls_next);
+        waits.then_some(RequestAction::AwaitReplies)
     }
 }

@@ -21,6 +21,18 @@ enum CalledBy {
     Several,
 }
 
+/// What the client asks for since it has the server is its own, or not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Settled {
+    /// That is not known.
+    #[default]
+    No,
+    /// As far as it has called `nextval` itself, in the transaction that runs.
+    InTransaction,
+    /// As long as it has the server: what others have left is discarded.
+    WhileLinked,
+}
+
 /// A request is held until it is settled whose values it would find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
@@ -40,8 +52,7 @@ pub(crate) struct SequenceValues {
     has_called: bool,
     /// It is among those in `called_by` for that.
     is_noted: bool,
-    /// What that client asks for since it has the server is its own, or not there.
-    is_settled: bool,
+    settled: Settled,
     /// Clients of the pool ask for values of earlier transactions.
     is_kept: bool,
     /// It may have called them since the server was quiet last.
@@ -56,7 +67,7 @@ impl SequenceValues {
     /// first: those of others, or its own from before others of its own.
     #[inline(always)]
     pub(crate) fn link(&mut self, client: u64, is_latest: impl FnOnce() -> bool, is_kept: bool) -> bool {
-        (self.client, self.is_settled, self.is_kept) = (client, false, is_kept);
+        (self.client, self.settled, self.is_kept) = (client, Settled::No, is_kept);
         (self.has_called, self.is_noted) = (false, false);
         self.called_by != CalledBy::Nobody && self.link_with_values(is_latest())
     }
@@ -94,7 +105,10 @@ impl SequenceValues {
     /// The client may have called `nextval` or `setval`. True if it has to keep the server for that.
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
-        (self.is_settled, self.is_fresh) = (true, true);
+        self.is_fresh = true;
+        if self.settled == Settled::No {
+            self.settled = Settled::InTransaction;
+        }
         if !self.is_noted {
             self.is_spared = false;
             self.note_failed();
@@ -139,7 +153,7 @@ impl SequenceValues {
 
     /// Nothing is known of the values that it has.
     pub(crate) fn distrust(&mut self) {
-        (self.called_by, self.is_settled) = (CalledBy::Several, false);
+        (self.called_by, self.settled) = (CalledBy::Several, Settled::No);
     }
 
     /// A server of another process has the values of this client alone, or of any.
@@ -147,12 +161,27 @@ impl SequenceValues {
         self.called_by = owner.map_or(CalledBy::Several, CalledBy::One);
     }
 
+    /// The client begins another transaction.
+    pub(crate) fn transaction_begins(&mut self) {
+        if self.settled == Settled::InTransaction {
+            self.settled = Settled::No;
+        }
+    }
+
     /// A request that asks for values, and `calls_next` itself, has to wait: they are not known to be its client's, or the pool is not known to
     /// need such values.
     pub(crate) fn have_to_be_settled(&self, calls_next: bool) -> bool {
+        self.settled == Settled::No && self.would_have_to_be_settled(calls_next)
+    }
+
+    /// The same, if its transaction has called no `nextval` before it: that is not known before earlier requests are answered.
+    pub(crate) fn may_have_to_be_settled(&self, calls_next: bool) -> bool {
+        self.settled != Settled::WhileLinked && self.would_have_to_be_settled(calls_next)
+    }
+
+    fn would_have_to_be_settled(&self, calls_next: bool) -> bool {
         let is_lacking = !self.are_of(self.client);
-        !self.is_settled
-            && (is_lacking && (!calls_next || self.are_foreign()) || !calls_next && !self.is_kept)
+        is_lacking && (!calls_next || self.are_foreign()) || !calls_next && !self.is_kept
     }
 
     /// It waits.
@@ -173,7 +202,7 @@ impl SequenceValues {
 
     /// What the client asks for from here on is its own, or not there, and whether clients of the pool ask for values of earlier transactions.
     pub(crate) fn settled(&mut self, is_kept: bool) {
-        (self.is_settled, self.is_kept) = (true, is_kept);
+        (self.settled, self.is_kept) = (Settled::WhileLinked, is_kept);
     }
 }
 
@@ -197,8 +226,9 @@ impl ServerProtocol {
         self.session.sequences.call_noted();
     }
 
-    /// What a request asks for that calls no `nextval` itself may not be its client's own. Then it waits.
+    /// What a request asks for that calls no `nextval` itself, and is the first of its transaction, may not be its client's own. Then it waits.
     pub fn hold_for_sequences(&mut self) -> bool {
+        self.session.sequences.transaction_begins();
         let waits = self.session.is_followed() && self.session.sequences.have_to_be_settled(false);
         if waits {
             self.session.sequences.hold_request(false);
@@ -361,7 +391,19 @@ mod tests {
         assert!(values.holds_request());
         assert_eq!((values.take_held(), values.take_held()), (Some(true), None));
         values.settled(true);
+        values.transaction_begins();
         assert!(!values.have_to_be_settled(false));
+    }
+
+    #[test]
+    fn a_call_settles_what_its_transaction_asks_for_and_nothing_behind_it() {
+        let mut values = linked(7, false);
+        values.note();
+        values.link(8, || true, false);
+        values.note();
+        assert!(!values.have_to_be_settled(false) && values.may_have_to_be_settled(false));
+        values.transaction_begins();
+        assert!(values.have_to_be_settled(false), "the other client's are still there");
     }
 
     #[test]

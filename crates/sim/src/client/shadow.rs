@@ -233,6 +233,11 @@ impl Shadow {
         self.ended
     }
 
+    /// Whether ReadyForQuery was the last that it said.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.session.is_at_rest()
+    }
+
     /// Whether its transaction has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.session.has_failed()

@@ -84,7 +84,7 @@ impl Wild {
     /// It holds nothing but values of sequences, for which the pooler may let no other client wait. (If its question for session state fails, it
     /// does not know that.)
     fn may_sleep(&self, context: &ClientContext<'_>) -> bool {
-        let rests = self.shadow.as_ref().is_some_and(|shadow| !shadow.owes() && !shadow.is_in_block());
+        let rests = self.shadow.as_ref().is_some_and(|shadow| !shadow.owes() && shadow.is_at_rest());
         rests
             && self.script.habit() == Habit::Counter
             && (context.keeps_sessions && context.chaos)

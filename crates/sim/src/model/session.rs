@@ -251,6 +251,11 @@ impl Session {
         self.status != Status::Idle
     }
 
+    /// ReadyForQuery was the last that it said, outside of a transaction, and nothing was read behind it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_at_rest
+    }
+
     /// Whether a transaction has failed and is still open.
     pub(crate) fn has_failed(&self) -> bool {
         self.status == Status::Failed
