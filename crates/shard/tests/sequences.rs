@@ -342,3 +342,21 @@ fn what_is_bound_behind_its_answered_parse_does_not_wait_for_a_sync() {
     world.receive(one, b"B\0\0\0\x0d\0s\0\0\0\0\0\0\0E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04");
     assert_eq!(world.tags(server), "BES");
 }
+
+#[test]
+fn a_call_behind_discard_in_one_query_leaves_a_value() {
+    let (mut world, one, two, server) = beginning(1, "");
+    world.query(one, "discard sequences; select nextval('s')");
+    assert!(world.text(server).contains("nextval"));
+    let bytes = message(|out| {
+        encode::command_complete(out, DISCARD);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &bytes);
+    world.answer(server, Status::Idle); // DISCARD may have changed the session.
+    world.sent.clear();
+    world.query(two, ASKS);
+    let sent = world.text(server);
+    assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{sent}");
+}

@@ -146,6 +146,13 @@ impl SequenceValues {
         self.has_called = false;
     }
 
+    /// The client has executed DISCARD SEQUENCES or DISCARD ALL. A call is noted when its text is sent: it may come behind that.
+    pub(crate) fn discarded_by_client(&mut self) {
+        if !self.is_noted {
+            self.discarded();
+        }
+    }
+
     /// The server has no values any more.
     pub(crate) fn discarded(&mut self) {
         (self.called_by, self.is_noted) = (CalledBy::Nobody, false);
@@ -347,6 +354,18 @@ mod tests {
         assert!(values.has_called(), "older ones on other servers are not the latest any more");
         values.note();
         assert!(values.are_of(7));
+    }
+
+    #[test]
+    fn a_call_that_was_sent_may_come_behind_the_discard_that_is_answered() {
+        let mut values = linked(7, false);
+        values.note();
+        values.discarded_by_client();
+        assert!(values.are_of(7), "both may be in one text");
+        values.link(8, || true, false);
+        values.discarded_by_client();
+        values.link(7, || true, false);
+        assert!(!values.are_of(7) && !values.are_foreign());
     }
 
     #[test]

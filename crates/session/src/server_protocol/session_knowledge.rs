@@ -453,7 +453,7 @@ impl SessionKnowledge {
             self.has_prepared_unseen = true;
         }
         if command.starts_with(b"DISCARD ALL") || command.starts_with(b"DISCARD SEQUENCES") {
-            self.sequences.discarded();
+            self.sequences.discarded_by_client();
             self.unpin_sequences();
         }
         if word == b"LOAD" {

@@ -32,8 +32,8 @@ pub(super) struct Wild {
     shadow: Option<Shadow>,
     /// It goes on once everything is answered.
     waits: bool,
-    /// The last that it sent is a Bind.
-    ends_in_bind: bool,
+    /// PostgreSQL has sent what is due in any case.
+    is_certain: bool,
     /// Rows of which it was told that they are there.
     applied: BTreeSet<Tag>,
     /// It has given a setting at startup that no server reports.
@@ -63,7 +63,7 @@ impl Wild {
             script,
             shadow: None,
             waits: false,
-            ends_in_bind: false,
+            is_certain: true,
             applied: BTreeSet::new(),
             heard: Heard::new(context.checker),
             gives_settings: context.keeps_sessions && context.prng.chance(300_000) && context.gives_settings,
@@ -76,9 +76,9 @@ impl Wild {
     }
 
     /// PostgreSQL alone would have sent something that has not come. It refuses a Bind at once; Weir may wait whether the client asks
-    /// for its description.
+    /// for its description. And where a client may find a value or none, the error comes at once and the row not before a Sync.
     fn owes(&self) -> bool {
-        !self.ends_in_bind && self.shadow.as_ref().is_some_and(Shadow::owes)
+        self.is_certain && self.shadow.as_ref().is_some_and(Shadow::owes)
     }
 
     /// It holds nothing but values of sequences, for which the pooler may let no other client wait. (If its question for session state fails, it
@@ -144,13 +144,15 @@ impl Client {
                 Item::Send(Message::Query(words))
                     if wild.gives_settings && shadow.is_in_block() && resets(&words) => {}
                 Item::Send(message) => {
-                    wild.ends_in_bind = matches!(message, Message::Bind(..));
+                    let is_bind = matches!(message, Message::Bind(..));
+                    let is_flush = message == Message::Flush;
                     let ends_segment =
                         matches!(message, Message::Query(_) | Message::Sync | Message::Function(_));
                     let start = bytes.len();
                     message.write(&mut bytes);
                     context.steps.note(format_args!("c{} sends {message:?}", self.number));
                     shadow.take(&bytes[start..]);
+                    wild.is_certain = !is_bind && (ends_segment || is_flush || !shadow.is_open());
                     // PostgreSQL 18 would fail the next command, whichever it is, and a pooler answers some itself.
                     if shadow.has_ended() || shadow.is_left_open() {
                         self.budget = 0;
