@@ -360,3 +360,24 @@ fn a_call_behind_discard_in_one_query_leaves_a_value() {
     let sent = world.text(server);
     assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{sent}");
 }
+
+#[test]
+fn a_transaction_that_has_called_nextval_finds_its_value_in_the_next_process() {
+    let (mut old, one, server) = called_by_another();
+    old.query(one, "begin; insert into t values (1)");
+    old.text(server);
+    let bytes = message(|out| {
+        encode::command_complete(out, "BEGIN");
+        encode::command_complete(out, "INSERT 0 1");
+        encode::ready(out, Status::InTransaction);
+    });
+    old.receive(server, &bytes);
+    let mut new = World::new(&settings(1, ""));
+    old.event(Event::Command(Command::Export { round: 1 }));
+    let places = import_all(&mut old, &mut new);
+    let [one, server] = [one, server].map(|conn| places[&conn]);
+    new.sent.clear();
+    new.query(one, ASKS);
+    let sent = new.text(server);
+    assert!(sent.contains(ASKS) && !sent.contains(DISCARD), "{sent}");
+}

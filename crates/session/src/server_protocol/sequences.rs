@@ -175,6 +175,16 @@ impl SequenceValues {
         }
     }
 
+    /// The client has called `nextval` in the transaction that runs, while another process had the server.
+    pub(crate) fn import_call(&mut self) {
+        self.settled = Settled::InTransaction;
+    }
+
+    /// The client has called `nextval` in the transaction that runs, or no other client's values are there.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.settled != Settled::No
+    }
+
     /// A request that asks for values, and `calls_next` itself, has to wait: they are not known to be its client's, or the pool is not known to
     /// need such values.
     pub(crate) fn have_to_be_settled(&self, calls_next: bool) -> bool {
@@ -303,9 +313,23 @@ impl ServerProtocol {
         self.session.sequences.yields(others_wait)
     }
 
-    /// Such a server came with this client, which `is_pinned` for them.
-    pub fn import_linked_sequences(&mut self, client: u64, is_kept: bool, is_pinned: bool) {
+    /// What the client's transaction asks for is its own, or not there.
+    #[must_use]
+    pub fn has_settled_sequences(&self) -> bool {
+        self.session.sequences.are_settled()
+    }
+
+    /// Such a server came with this client, which `is_pinned` for them, and whose transaction may have called `nextval` (`is_settled`).
+    pub fn import_linked_sequences(
+        &mut self,
+        client: u64,
+        is_kept: bool,
+        (is_pinned, is_settled): (bool, bool),
+    ) {
         self.session.sequences.link(client, || true, is_kept);
+        if is_settled {
+            self.session.sequences.import_call();
+        }
         if !self.session.sequences.are_of(client) {
             return;
         }

@@ -175,6 +175,8 @@ pub(crate) mod field {
     pub(crate) const KEEPS_SEQUENCES: u16 = 46;
     /// Of a server: its client keeps it for that. An older process does not say.
     pub(crate) const KEPT_BY_SEQUENCES: u16 = 47;
+    /// Of a server: the transaction of its client has called `nextval` there. For an older process it has not.
+    pub(crate) const CALLS_SEQUENCES: u16 = 48;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.

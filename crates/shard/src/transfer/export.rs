@@ -288,6 +288,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
         out.number(field::SEQUENCES, client);
     }
     out.number(field::KEEPS_SEQUENCES, local_pool.keeps_sequences.into());
+    out.number(field::CALLS_SEQUENCES, server.protocol.has_settled_sequences().into());
     out.number(field::KEPT_BY_SEQUENCES, server.protocol.session_pins().has(session::Pin::Sequences).into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {

@@ -187,8 +187,9 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     server.names_as_they_are = client.passes_names(&config, mode);
     if let (Some(fields), Some(local_pool)) = (Fields::read(server_state), core.local_pools.get(server.pool))
     {
-        let is_kept = fields.number(field::KEPT_BY_SEQUENCES).unwrap_or_default() != 0;
-        server.protocol.import_linked_sequences(client.id, local_pool.keeps_sequences, is_kept);
+        let [is_kept, is_settled] = [field::KEPT_BY_SEQUENCES, field::CALLS_SEQUENCES]
+            .map(|number| fields.number(number).unwrap_or_default() != 0);
+        server.protocol.import_linked_sequences(client.id, local_pool.keeps_sequences, (is_kept, is_settled));
     }
     relay::send_held(core, conn, server_conn);
     checkout::release(core, server_conn);
