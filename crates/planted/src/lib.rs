@@ -38,6 +38,8 @@ pub const BUGS: &[&str] = &[
     "release_at_first_ready",
     "replay_overtakes",
     "reset_overtaken",
+    "sequence_kept_for_ever",
+    "sequence_value_of_another",
     "session_answer_for_another",
     "session_difference_unsent",
     "session_forgotten_by_takeover",

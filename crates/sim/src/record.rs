@@ -15,6 +15,15 @@ use crate::random;
 /// A server that has said nothing for so long has nothing more to say.
 const SILENCE: Duration = Duration::from_millis(150);
 
+/// What the corpus's statements about sequences need.
+const SEQUENCES: [&str; 5] = [
+    "DROP TABLE IF EXISTS numbered; CREATE TABLE numbered (tag text, id serial)",
+    "DROP SEQUENCE IF EXISTS sq0; CREATE SEQUENCE sq0",
+    "DROP SEQUENCE IF EXISTS sq1; CREATE SEQUENCE sq1",
+    "DROP FUNCTION IF EXISTS next_number",
+    "CREATE FUNCTION next_number(name text) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(name::regclass)'",
+];
+
 /// Asks the server at `address` everything in the `.txt` files of `directory` and rewrites them with its answers. It
 /// must let `postgres` into the database `postgres` without a password.
 ///
@@ -24,6 +33,9 @@ pub fn record(address: &str, directory: &Path) -> io::Result<usize> {
     let mut table = Conversation::begin(address)?;
     table.exchange(&corpus::frame("Q DROP TABLE IF EXISTS ledger").unwrap_or_default())?;
     table.exchange(&corpus::frame("Q CREATE TABLE ledger (tag text NOT NULL)").unwrap_or_default())?;
+    for sql in SEQUENCES {
+        table.exchange(&corpus::frame(&format!("Q {sql}")).unwrap_or_default())?;
+    }
     let mut files = 0;
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

@@ -326,8 +326,7 @@ impl Script {
         // A text without a tag may be shared; one that inserts by itself must not be executed twice under one tag.
         let shared = statement == Statement::CopyIn || !name.is_empty() && prng.chance(500_000);
         // The tag is the value of a sequence.
-        let shared =
-            shared && !matches!(statement, Statement::Session(SessionStatement::Sequence(_)));
+        let shared = shared && !matches!(statement, Statement::Session(SessionStatement::Sequence(_)));
         let words = if shared { statement.to_string() } else { format!("{statement} /*{tag}*/") };
         self.names.retain(|(known, _)| known != name);
         self.names.push((name.to_owned(), statement));

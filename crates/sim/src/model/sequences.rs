@@ -151,6 +151,10 @@ impl Session {
     pub(crate) fn may_ask_for_values(&self, kind: u8, body: &[u8]) -> bool {
         let mut fields = crate::protocol::Fields(body);
         match kind {
+            // What stands behind the COPY in its query goes on at the end of the data.
+            _ if self.is_copying_in() => {
+                self.work.as_ref().is_some_and(|work| kind == b'c' && work.rest.iter().any(asks))
+            }
             b'Q' => SequenceStatement::may_ask(body),
             b'E' => {
                 let portal = fields.text().and_then(|name| self.portals.get(name));
@@ -182,17 +186,45 @@ fn plainly_calls_none(statement: &Statement) -> bool {
         Prepared, Sequence, Unlisten, Unlock, UnlockAll,
     };
     use Statement::*;
-    match statement {
+    matches!(
+        statement,
         Session(
-            CurrentSetting(_) | FindTemporary(_) | Cursors | Locks | Channels | Prepared | Listen(_)
-            | Unlisten(_) | Notify(..) | Lock(_) | Unlock(_) | UnlockAll | Close(_) | DiscardOther(_)
-            | Sequence(_),
-        ) => true,
-        Empty | Begin | Commit | Rollback | Set(..) | Reset(_) | ResetAll | Show(_) | Select(..)
-        | Sleep(..) | SelectNumber(_) | Stamp(_) | SetLocal(..) | SetConfig(..) | Savepoint(_)
-        | RollbackTo(_) | Release(_) | Prepare(..) | Deallocate(_) | DeallocateAll => true,
-        _ => false,
-    }
+            CurrentSetting(_)
+                | FindTemporary(_)
+                | Cursors
+                | Locks
+                | Channels
+                | Prepared
+                | Listen(_)
+                | Unlisten(_)
+                | Notify(..)
+                | Lock(_)
+                | Unlock(_)
+                | UnlockAll
+                | Close(_)
+                | DiscardOther(_)
+                | Sequence(_),
+        ) | Empty
+            | Begin
+            | Commit
+            | Rollback
+            | Set(..)
+            | Reset(_)
+            | ResetAll
+            | Show(_)
+            | Select(..)
+            | Sleep(..)
+            | SelectNumber(_)
+            | Stamp(_)
+            | SetLocal(..)
+            | SetConfig(..)
+            | Savepoint(_)
+            | RollbackTo(_)
+            | Release(_)
+            | Prepare(..)
+            | Deallocate(_)
+            | DeallocateAll
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::holdings::{Listening, joined};
 use super::reply;
 use super::session::{Session, SessionContext};
 use crate::session_sql::{BY_TRIGGER, HIDDEN, Question, SessionStatement};
-use crate::sql::Tag;
+use crate::sql::{Statement, Tag};
 
 /// The table whose trigger sets something.
 const AUDITED: &str = "audited";
@@ -14,8 +14,22 @@ const AUDITED: &str = "audited";
 const ASKED_CHANNELS: usize = 65;
 
 impl Session {
+    /// The value of a statement about the session that has not given its row.
+    pub(super) fn evaluate_first(&mut self) -> Result<Option<String>, (&'static str, &'static str)> {
+        let running = self.work.as_ref().and_then(|work| work.running.as_ref());
+        let Some(running) = running.filter(|running| running.sent == 0) else { return Ok(None) };
+        let (statement, tag) = (running.statement.clone(), running.tag);
+        match &statement {
+            Statement::Session(SessionStatement::Sequence(statement)) => {
+                self.evaluate_sequence(statement, tag).map(Some)
+            }
+            Statement::Session(statement) => Ok(Some(self.evaluate(statement))),
+            _ => Ok(None),
+        }
+    }
+
     /// The value in the one row of a statement that returns one, which is executed here.
-    pub(super) fn evaluate(&mut self, statement: &SessionStatement) -> String {
+    fn evaluate(&mut self, statement: &SessionStatement) -> String {
         use SessionStatement::*;
         match statement {
             CurrentSetting(name) => self.parameters.value(name).unwrap_or_default().to_owned(),
@@ -63,6 +77,7 @@ impl Session {
     pub(super) fn run_session_command(
         &mut self,
         statement: &SessionStatement,
+        tag: Option<Tag>,
     ) -> Result<&'static str, (&'static str, &'static str)> {
         use SessionStatement::*;
         let done = |is_done: bool, word, refusal| if is_done { Ok(word) } else { Err(refusal) };
@@ -95,6 +110,7 @@ impl Session {
                 self.holdings.notify(channel, payload);
                 Ok("NOTIFY")
             }
+            Sequence(statement) => self.evaluate_sequence(statement, tag).map(|_| "INSERT 0 1"),
             DiscardTemporary => {
                 self.holdings.drop_all_temporary();
                 Ok("DISCARD TEMP")

@@ -317,20 +317,6 @@ impl Session {
         Progress::Again
     }
 
-    /// The value of a statement about the session that has not given its row.
-    fn evaluate_first(&mut self) -> Result<Option<String>, (&'static str, &'static str)> {
-        let running = self.work.as_ref().and_then(|work| work.running.as_ref());
-        let Some(running) = running.filter(|running| running.sent == 0) else { return Ok(None) };
-        let (statement, tag) = (running.statement.clone(), running.tag);
-        match &statement {
-            Statement::Session(SessionStatement::Sequence(statement)) => {
-                self.evaluate_sequence(statement, tag).map(Some)
-            }
-            Statement::Session(statement) => Ok(Some(self.evaluate(statement))),
-            _ => Ok(None),
-        }
-    }
-
     fn copy_out(&mut self, line: &str, rows: u32, near: &mut SessionContext<'_>) {
         reply::copy_begins(&mut self.out, b'H');
         for _ in 0..rows {
@@ -421,10 +407,6 @@ impl Session {
                 "SHOW"
             }
             Statement::DiscardAll => self.discard_all()?,
-            Statement::Session(SessionStatement::Sequence(statement)) => {
-                self.evaluate_sequence(statement, tag)?;
-                "INSERT 0 1"
-            }
             Statement::DeallocateAll => {
                 self.statements.retain(|name, _| name.is_empty());
                 "DEALLOCATE ALL"
@@ -441,13 +423,17 @@ impl Session {
                 let named = self.statements.get(name.as_bytes());
                 return Ok(format!("SELECT {}", named.map_or(0, |named| named.statement.rows())));
             }
-            _ => self.block_command(statement)?,
+            _ => self.block_command(statement, tag)?,
         };
         Ok(word.to_owned())
     }
 
     /// Commands that differ within a transaction block, and those about statements by SQL.
-    fn block_command(&mut self, statement: &Statement) -> Result<&'static str, (&'static str, &'static str)> {
+    fn block_command(
+        &mut self,
+        statement: &Statement,
+        tag: Option<Tag>,
+    ) -> Result<&'static str, (&'static str, &'static str)> {
         Ok(match statement {
             Statement::SetLocal(name, value) => {
                 if self.status == Status::Idle && !self.implicit && !self.is_among_others() {
@@ -461,7 +447,7 @@ impl Session {
             Statement::Savepoint(name) => self.savepoint(name)?,
             Statement::RollbackTo(name) => self.roll_back_to(name)?,
             Statement::Release(name) => self.release(name)?,
-            Statement::Session(statement) => self.run_session_command(statement)?,
+            Statement::Session(statement) => self.run_session_command(statement, tag)?,
             Statement::Prepare(name, statement) => self.prepare_by_sql(name, statement)?,
             Statement::Deallocate(name) => {
                 if self.statements.remove(name.as_bytes()).is_none() {

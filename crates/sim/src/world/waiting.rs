@@ -93,7 +93,7 @@ impl<P: Pooler> World<P> {
                 (other.database, other.user) == (state.database, state.user)
                     && self.keeps_one_for(*shard, other, &sleepers)
             };
-            pools.iter().any(|other| kept(other)).then(|| format!("{} on {}", state.user, state.database))
+            pools.iter().any(kept).then(|| format!("{} on {}", state.user, state.database))
         });
         if let Some(pool) = waits {
             let text = format!("somebody waits for {pool} beside a server that is kept for values alone");
