@@ -9,6 +9,7 @@ import pytest
 
 import host
 import postgres
+from test_takeover import reboot
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
@@ -152,3 +153,54 @@ def test_reload_moves_the_next_transaction(weir, pair):
     pooler.databases["app"] = entry(pair, "target_session_attrs=primary")
     pooler.reload()
     host.eventually(lambda: client.execute("select pg_is_in_recovery()").fetchone() == (False,))
+
+
+def test_a_primary_that_was_left_behind_gets_no_transaction(weir, pair):
+    primary, standby = pair
+    pooler = weir(databases={"app": entry(pair, "target_session_attrs=primary")}, query_wait_timeout=4)
+    client = pooler.connect()
+    client.execute("select 1")
+    primary.kill()
+    standby.promote()
+    assert client.execute("select pg_is_in_recovery()").fetchone() == (False,)
+    assert places(pooler, pair, "app") == {"standby"}
+    standby.stop()
+    primary.start()  # as it was: what is written there, the new primary does not have
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
+        client.execute("create table lost (a int)")
+    pooler.wait_log("it is on timeline 1 and there has been a primary on timeline 2")
+    assert primary.query("select to_regclass('lost')", "app") == [(None,)]
+    standby.start()
+    assert pooler.connect().execute("select timeline_id from pg_control_checkpoint()").fetchone() == (2,)
+    assert "denied" not in pooler.log_text(), "everybody may ask which cluster it is"
+
+
+def test_a_server_of_another_cluster_is_used_only_if_told_so(weir, pair, pg):
+    primary, _ = pair
+    hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{pg.port} target_session_attrs=primary"
+    pooler = weir(databases={"app": hosts}, query_wait_timeout=4)
+    client = pooler.connect()
+    system = client.execute("select system_identifier from pg_control_system()").fetchone()
+    primary.stop()
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
+        pooler.connect().execute("select 1")
+    pooler.wait_log(f"its system identifier is [0-9]+ and that of the others is {system[0]}: RECONNECT app")
+    pooler.console("RECONNECT app")
+    assert pooler.connect().execute("select system_identifier from pg_control_system()").fetchone() != system
+
+
+def test_a_takeover_takes_along_which_primary_was_the_last(weir, pair):
+    primary, standby = pair
+    pooler = weir(databases={"app": entry(pair, "target_session_attrs=primary")}, query_wait_timeout=4)
+    client = pooler.connect()
+    client.execute("select 1")
+    primary.kill()
+    standby.promote()
+    client.execute("select 1")
+    reboot(pooler)
+    client.execute("select 1")
+    standby.stop()
+    primary.start()
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
+        client.execute("select 1")
+    pooler.wait_log("it is on timeline 1 and there has been a primary on timeline 2")

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::KnownCluster;
+
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
 #[derive(Debug, Default)]
@@ -155,6 +157,8 @@ pub struct ConnectionCounts {
     pub clients: PermitCounter,
     /// Server connections that listen for all clients of a pool, or are sought for that.
     pub(crate) listeners: PermitCounter,
+    /// Of a database: what its servers are servers of.
+    pub cluster: KnownCluster,
     /// A database that was made from `*` and logged.
     registered: AtomicBool,
 }

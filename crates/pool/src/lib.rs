@@ -40,6 +40,7 @@
 
 mod dedicated;
 pub mod global_limits;
+mod known_cluster;
 mod listeners;
 mod logins;
 mod pins;
@@ -49,6 +50,7 @@ pub mod queue;
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
+pub use known_cluster::{KnownCluster, Stranger};
 pub use listeners::ListenerUnit;
 pub use logins::OpenFor;
 pub use pins::PinUnit;

@@ -1,7 +1,7 @@
 //! Logging in to a server: from its first byte to its first ReadyForQuery.
 //!
-//! Owns the startup packet, the authentication exchange, the parameters and key that the server reports, `connect_query`,
-//! and how much a server may send for all of it. Never connects and never decides whether a login is retried.
+//! Owns the startup packet, the authentication exchange, the parameters and key that the server reports, the queries behind it (which cluster it belongs to,
+//! `connect_query`), and how much a server may send for all of it. Never connects and never decides whether a login is retried.
 
 use auth::{Credentials, Entropy, ServerKeyCache, Step, TaskResult};
 use wire::frame::Frames;
@@ -11,6 +11,7 @@ use wire::{backend, encode};
 
 use crate::parameters::CLIENT_ENCODING;
 use crate::reported::is_utf8;
+use crate::server_identity::{self, ServerIdentity};
 use crate::{ServerFault, Tracked};
 
 /// No message of a login is larger.
@@ -35,7 +36,11 @@ pub struct ServerInfo {
     pub parameters: Vec<(Vec<u8>, Vec<u8>)>,
     /// BackendKeyData: process id and secret (4 bytes, up to 256 since protocol 3.2).
     pub key: Option<(u32, Vec<u8>)>,
-    /// The body of the ErrorResponse to `connect_query`: it is logged and changes nothing else.
+    /// Which cluster it belongs to, where that was asked and answered.
+    pub identity: Option<ServerIdentity>,
+    /// The body of the ErrorResponse to that question: it is logged and changes nothing else.
+    pub identity_error: Option<Vec<u8>>,
+    /// The body of the ErrorResponse to `connect_query`, likewise.
     pub connect_query_error: Option<Vec<u8>>,
 }
 
@@ -56,6 +61,15 @@ pub enum LoginStep {
     Fault(ServerFault),
 }
 
+/// The query that runs behind the authentication: its errors are not the login's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Running {
+    Nothing,
+    /// Which cluster the server belongs to.
+    Identity,
+    ConnectQuery,
+}
+
 /// What a login borrows from its shard.
 pub struct LoginContext<'a> {
     /// Where nonces come from.
@@ -69,9 +83,9 @@ pub struct ServerLogin {
     frames: Frames,
     exchange: auth::ServerLogin,
     info: ServerInfo,
+    asks_identity: bool,
     connect_query: Option<String>,
-    /// `connect_query` runs: its errors are not the login's.
-    querying: bool,
+    running: Running,
     authenticated: bool,
     asking: bool,
     /// Bytes received, of whatever kind.
@@ -86,6 +100,13 @@ impl ServerLogin {
         self
     }
 
+    /// The server is asked which cluster it belongs to ([`ServerInfo::identity`]).
+    #[must_use]
+    pub fn asking_identity(mut self, asks: bool) -> ServerLogin {
+        self.asks_identity = asks;
+        self
+    }
+
     /// An exchange with the credentials to use; `connect_query` is run before the server counts as ready.
     #[must_use]
     pub fn new(user: &str, credentials: &Credentials, connect_query: Option<String>) -> ServerLogin {
@@ -93,8 +114,9 @@ impl ServerLogin {
             frames: Frames::new(FRAME_BYTES),
             exchange: auth::ServerLogin::new(user, credentials),
             info: ServerInfo::default(),
+            asks_identity: false,
             connect_query,
-            querying: false,
+            running: Running::Nothing,
             authenticated: false,
             asking: false,
             received: 0,
@@ -112,7 +134,7 @@ impl ServerLogin {
     /// Takes bytes from the server.
     pub fn receive(&mut self, bytes: &[u8], context: &mut LoginContext<'_>) -> LoginStep {
         self.received = self.received.saturating_add(bytes.len());
-        if self.received > if self.querying { LOGIN_BYTES } else { GREETING_BYTES } {
+        if self.received > if self.running == Running::ConnectQuery { LOGIN_BYTES } else { GREETING_BYTES } {
             return LoginStep::Fault(ServerFault::LongLogin);
         }
         self.frames.push(bytes);
@@ -165,10 +187,7 @@ impl ServerLogin {
                 }
                 Step::Reject(fault) => LoginStep::Auth(fault),
             },
-            tag::ERROR if self.querying && wire::error::parse(body).severity() == Some(b"ERROR") => {
-                self.info.connect_query_error = Some(body.to_vec());
-                LoginStep::Send(Vec::new())
-            }
+            tag::ERROR if self.is_of_query(body) => LoginStep::Send(Vec::new()),
             tag::ERROR => LoginStep::Refused(body.to_vec()),
             tag::NOTICE | tag::NEGOTIATE => LoginStep::Send(Vec::new()),
             _ if !self.authenticated => LoginStep::Fault(ServerFault::OutOfStep(frame_tag)),
@@ -182,6 +201,10 @@ impl ServerLogin {
                 LoginStep::Send(Vec::new())
             }
             tag::READY => self.ready(),
+            tag::DATA_ROW if self.running == Running::Identity => {
+                self.info.identity = server_identity::read(body);
+                LoginStep::Send(Vec::new())
+            }
             // Replies to connect_query are not passed on.
             tag::ROW_DESCRIPTION | tag::DATA_ROW | tag::COMMAND_COMPLETE | tag::EMPTY_QUERY => {
                 LoginStep::Send(Vec::new())
@@ -201,12 +224,35 @@ impl ServerLogin {
         LoginStep::Send(Vec::new())
     }
 
-    fn ready(&mut self) -> LoginStep {
-        let Some(sql) = self.connect_query.take() else {
-            let behind = self.frames.unread().to_vec();
-            return LoginStep::Ready(Box::new(std::mem::take(&mut self.info)), behind);
+    /// Notes an ERROR if the query that runs has failed, and not the login.
+    fn is_of_query(&mut self, body: &[u8]) -> bool {
+        let noted = match self.running {
+            Running::Nothing => return false,
+            Running::Identity => &mut self.info.identity_error,
+            Running::ConnectQuery => &mut self.info.connect_query_error,
         };
-        self.querying = true;
+        let is_error = wire::error::parse(body).severity() == Some(b"ERROR");
+        if is_error {
+            *noted = Some(body.to_vec());
+        }
+        is_error
+    }
+
+    fn ready(&mut self) -> LoginStep {
+        if std::mem::take(&mut self.asks_identity) {
+            return self.run(Running::Identity, server_identity::IDENTITY);
+        }
+        match self.connect_query.take() {
+            Some(sql) => self.run(Running::ConnectQuery, &sql),
+            None => {
+                let behind = self.frames.unread().to_vec();
+                LoginStep::Ready(Box::new(std::mem::take(&mut self.info)), behind)
+            }
+        }
+    }
+
+    fn run(&mut self, query: Running, sql: &str) -> LoginStep {
+        self.running = query;
         let mut bytes = Vec::new();
         encode::query(&mut bytes, sql.as_bytes());
         LoginStep::Send(bytes)

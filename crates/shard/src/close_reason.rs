@@ -31,6 +31,8 @@ pub(crate) enum CloseReason<'a> {
     ModeChanged,
     /// The host's name stands for other addresses now.
     HostMoved,
+    /// There is a primary on a newer timeline.
+    LeftBehind,
     /// A standby was promoted, and the entry's connections go to standbys.
     Promoted,
     /// The server has said that it ends.
@@ -102,6 +104,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::ShuttingDown => "server shutting down",
             CloseReason::ModeChanged => "pool mode changed",
             CloseReason::HostMoved => "obsolete connection",
+            CloseReason::LeftBehind => "there is a primary on a newer timeline",
             CloseReason::Promoted => "server is not in hot standby mode any more",
             CloseReason::SentFatal => "server sent FATAL",
             CloseReason::Crashed => "server conn crashed?",

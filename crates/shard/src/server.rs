@@ -108,6 +108,8 @@ pub(crate) struct Server {
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
     pub(crate) key: Option<(u32, Vec<u8>)>,
+    /// The timeline that it was on as a primary at its login, where that was asked (`target_session_attrs`).
+    pub(crate) timeline: Option<u32>,
     /// Output has not all gone to the system; [`crate::Event::SendBufferEmpty`] will come.
     pub(crate) unsent: bool,
     /// What it has sent since it last had a client or answered a query of Weir's own.

@@ -22,8 +22,39 @@ fn opening(world: &mut World) -> (ConnId, String) {
     (conn, format!("{host}:{port}"))
 }
 
-/// The server lets Weir in, and reports these.
+/// The system identifier of the cluster, and the timeline of its first primary.
+const CLUSTER: u64 = 7_000;
+const FIRST: u32 = 1;
+
+/// The server lets Weir in, reports these, and is on the first timeline if it is a primary.
 fn reports(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
+    let timeline = (!reported.contains(&STANDBY[0])).then_some(FIRST);
+    reports_as(world, conn, reported, (CLUSTER, timeline));
+}
+
+/// The same, of any cluster and timeline.
+fn reports_as(
+    world: &mut World,
+    conn: ConnId,
+    reported: &[(&str, &str)],
+    (system, timeline): (u64, Option<u32>),
+) {
+    greets(world, conn, reported);
+    if !world.text(conn).contains("pg_control_system") {
+        return; // An entry of any servers asks nothing.
+    }
+    let timeline = timeline.map(|timeline| format!("{timeline:08X}"));
+    let answer = message(|out| {
+        encode::data_row(out, [Some(system.to_string().as_bytes()), timeline.as_deref().map(str::as_bytes)]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+    world.follow(conn);
+}
+
+/// The server lets Weir in and reports these.
+fn greets(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
     let hello = message(|out| {
         encode::authentication_ok(out);
         encode::parameter_status(out, b"server_version", b"18.0");
@@ -35,7 +66,6 @@ fn reports(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
     });
     world.sent.remove(&conn);
     world.receive(conn, &hello);
-    world.follow(conn);
 }
 
 const PRIMARY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "off")];
@@ -58,6 +88,13 @@ fn is_used(world: &mut World, host: &str, reported: &[(&str, &str)]) -> ConnId {
     reports(world, conn, reported);
     assert!(!world.tags(conn).contains('X'));
     conn
+}
+
+/// Nobody listens where the next connection goes.
+fn is_down(world: &mut World) {
+    let conn = world.connecting.remove(0);
+    world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+    world.event(Event::Closed { conn });
 }
 
 #[test]
@@ -117,9 +154,7 @@ fn clients_wait_while_there_is_none_and_all_hosts_are_tried_twice_a_second() {
 #[test]
 fn a_host_that_is_down_delays_none_of_the_others() {
     let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=read-write");
-    let conn = world.connecting.remove(0);
-    world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
-    world.event(Event::Closed { conn });
+    is_down(&mut world);
     is_used(&mut world, "b:1", &PRIMARY);
     assert!(world.tags(client).contains('Z'));
 }
@@ -150,6 +185,108 @@ fn a_standby_that_is_promoted_serves_its_transaction_and_no_further_one() {
     world.receive(server, &answer);
     assert!(world.tags(client).contains('Z'));
     assert!(world.tags(server).contains('X'));
+}
+
+/// A pool of primaries whose client has run a query on the one at `a`, which is then lost.
+fn after_failover_to(timeline: u32) -> (World, ConnId) {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let first = is_used(&mut world, "a:1", &PRIMARY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    is_down(&mut world);
+    let (second, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, second, &PRIMARY, (CLUSTER, Some(timeline)));
+    assert!(world.text(second).contains("select 1"));
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(second, &answer);
+    world.event(Event::HungUp { conn: second });
+    world.text(client);
+    (world, client)
+}
+
+#[test]
+fn a_primary_that_was_left_behind_gets_no_more_transactions() {
+    let (mut world, client) = after_failover_to(2);
+    world.query(client, "select 2");
+    // The new one is down, and the old one is back: its writes would be lost.
+    is_down(&mut world);
+    is_refused(&mut world, "a:1", &PRIMARY);
+    assert!(
+        world
+            .log
+            .iter()
+            .any(|line| line.contains("it is on timeline 1 and there has been a primary on timeline 2"))
+    );
+    assert!(!world.closed.contains(&client), "it waits");
+    world.pass(900);
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    assert!(world.text(conn).contains("select 2"));
+}
+
+#[test]
+fn connections_to_a_primary_that_was_left_behind_end_as_they_become_free() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary pool_size=2");
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "begin");
+    let begun = message(|out| {
+        encode::command_complete(out, "BEGIN");
+        encode::ready(out, Status::InTransaction);
+    });
+    world.receive(old, &begun);
+    // Another connection finds a newer one: a second primary.
+    let other = world.client(&[]);
+    world.query(other, "select 1");
+    let (conn, _) = opening(&mut world);
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.pass(400);
+    assert!(!world.tags(old).contains('X'), "its transaction goes on");
+    world.query(client, "commit");
+    let ended = message(|out| {
+        encode::command_complete(out, "COMMIT");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &ended);
+    assert!(world.tags(old).contains('X'));
+}
+
+#[test]
+fn a_server_of_another_cluster_is_not_used() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=standby");
+    let first = is_used(&mut world, "a:1", &STANDBY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &STANDBY, (CLUSTER + 1, None));
+    assert!(world.tags(conn).contains('X'));
+    assert!(
+        world
+            .log
+            .iter()
+            .any(|line| line.contains("its system identifier is 7001 and that of the others is 7000"))
+    );
+    world.event(Event::HungUp { conn });
+    is_used(&mut world, "a:1", &STANDBY);
+}
+
+#[test]
+fn who_may_not_ask_for_the_identifier_uses_the_server() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    let refused = message(|out| {
+        encode::error(out, "ERROR", "42501", "permission denied for function pg_control_system");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &refused);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.log.iter().any(|line| line.contains("permission denied for function pg_control_system")));
 }
 
 #[test]

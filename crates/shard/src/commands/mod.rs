@@ -137,6 +137,7 @@ impl ShardState {
         server_end::close_idle_servers(&mut self.core, local_pool, reason);
         if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.pool.forget_failure();
+            local_pool.pool.database().cluster.forget();
         }
     }
 

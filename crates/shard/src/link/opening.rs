@@ -138,6 +138,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         info: None,
         internal_error: None,
         key: None,
+        timeline: None,
         unsent: false,
         unasked_bytes: 0,
         paused: false,

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pool::Stranger;
 use session::ServerInfo;
 use settings::{Global, LoadBalance, SslMode, TargetSessionAttrs};
 
@@ -73,36 +74,63 @@ impl LocalPool {
     }
 
     /// Why the server that has logged in is none that the entry's connections go to (`target_session_attrs`); None if it is one.
-    pub(crate) fn refuses_role(
+    pub(crate) fn refuses(
         &mut self,
         info: &ServerInfo,
         target: &Target,
         global: &Global,
         now_us: u64,
-    ) -> Option<&'static str> {
-        let wanted = self.database.target_session_attrs;
-        let settles = wanted == TargetSessionAttrs::PreferStandby && now_us < self.next_host.settles_until_us;
-        if wanted == TargetSessionAttrs::Any || settles {
+    ) -> Option<String> {
+        if self.database.target_session_attrs == TargetSessionAttrs::Any {
             return None;
         }
-        let Some(role) = Role::reported(info) else {
-            return Some(
-                "server does not report whether it is in hot standby mode, as PostgreSQL does since version 14",
-            );
-        };
-        let refused = role.refused(wanted);
+        let refused = self.refuses_role(info, now_us).map(str::to_owned);
+        let refused = refused.or_else(|| self.refuses_stranger(info));
         if refused.is_none() {
-            self.next_host.useless = 0;
-            // There is one primary: the others need not be asked again for the next connection.
-            let is_single = matches!(wanted, TargetSessionAttrs::Primary | TargetSessionAttrs::ReadWrite);
-            if is_single
-                && let Some(place) =
-                    (0..self.database.host.len()).find(|place| self.target_at(*place, global) == *target)
-            {
-                self.next_host.place = place;
-            }
+            self.note_used(target, global);
         }
         refused
+    }
+
+    fn refuses_role(&self, info: &ServerInfo, now_us: u64) -> Option<&'static str> {
+        let wanted = self.database.target_session_attrs;
+        if wanted == TargetSessionAttrs::PreferStandby && now_us < self.next_host.settles_until_us {
+            return None;
+        }
+        match Role::reported(info) {
+            Some(role) => role.refused(wanted),
+            None => Some(
+                "server does not report whether it is in hot standby mode, as PostgreSQL does since version 14",
+            ),
+        }
+    }
+
+    /// The server is used. There is one primary: the other hosts need not be asked again for the next connection.
+    fn note_used(&mut self, target: &Target, global: &Global) {
+        self.next_host.useless = 0;
+        let wanted = self.database.target_session_attrs;
+        if matches!(wanted, TargetSessionAttrs::Primary | TargetSessionAttrs::ReadWrite) {
+            let place = (0..self.database.host.len()).find(|place| self.target_at(*place, global) == *target);
+            self.next_host.place = place.unwrap_or(self.next_host.place);
+        }
+    }
+
+    /// Why the server is none of the cluster that the entry's other servers are of, or a primary that was left behind; None where it may be used, or could not say.
+    fn refuses_stranger(&self, info: &ServerInfo) -> Option<String> {
+        let identity = info.identity?;
+        let stranger = self.pool.database().cluster.admit(identity.system, identity.timeline).err()?;
+        let (system, timeline) = (identity.system, identity.timeline.unwrap_or_default());
+        Some(match stranger {
+            Stranger::OtherCluster(known) => {
+                let name = &self.database_name;
+                format!(
+                    "its system identifier is {system} and that of the others is {known}: RECONNECT {name} if it is to be used"
+                )
+            }
+            Stranger::OlderTimeline(newest) => {
+                format!("it is on timeline {timeline} and there has been a primary on timeline {newest}")
+            }
+        })
     }
 
     /// A connection failed, or is none that the entry's connections go to. True if the next host is to be tried at once, because some of the list were

@@ -1,8 +1,10 @@
-//! Closing servers whose host name has moved.
+//! Closing servers whose host name has moved, or that are the primary no longer.
 //!
 //! Owns which they are. Which host a connection goes to is `local_pools`' to choose. Never looks a name up.
 
 use std::net::IpAddr;
+
+use settings::TargetSessionAttrs;
 
 use crate::ConnId;
 use crate::close_reason::CloseReason;
@@ -34,9 +36,30 @@ pub(crate) fn host_moved(core: &mut Core, host: &str, gone: &[IpAddr]) {
     }
 }
 
+/// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones.
+pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    if local_pool.database.target_session_attrs == TargetSessionAttrs::Any {
+        return;
+    }
+    let cluster = &local_pool.pool.database().cluster;
+    let is_left = |server: &Server| {
+        server.pool == pool_id
+            && server.close_when_free.is_none()
+            && server.timeline.is_some_and(|timeline| cluster.has_left(timeline))
+    };
+    let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
+    for conn in left {
+        if let Some(server) = core.server(conn) {
+            server.close_when_free = Some(CloseReason::LeftBehind);
+        }
+        close_if_idle(core, conn);
+    }
+}
+
 fn close_if_idle(core: &mut Core, conn: ConnId) {
-    let is_idle = |server: &mut Server| matches!(server.phase, Phase::Idle);
-    if core.server(conn).is_some_and(is_idle) {
-        server_end::close_server(core, conn, CloseReason::HostMoved);
+    let Some(server) = core.server(conn).filter(|server| matches!(server.phase, Phase::Idle)) else { return };
+    if let Some(reason) = server.close_when_free {
+        server_end::close_server(core, conn, reason);
     }
 }

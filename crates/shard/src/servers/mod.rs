@@ -8,7 +8,7 @@ pub(crate) mod hosts;
 use auth::{Credentials, Secret, ServerKeyCache};
 use pool::OpenFor;
 use session::{LoginContext, LoginStep, Parameters, ServerInfo, ServerLogin, ServerProtocol};
-use settings::SslMode;
+use settings::{SslMode, TargetSessionAttrs};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
@@ -99,6 +99,9 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         // PgBouncer's line has connect_query's older name.
         internal_query::log_query_error(core, conn, "exec_on_query", &body);
     }
+    if let Some(body) = info.identity_error.take() {
+        internal_query::log_query_error(core, conn, "query for the system identifier", &body);
+    }
     if refuses_role(core, conn, &info) {
         return;
     }
@@ -113,6 +116,7 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         local_pool.default_params = default_params;
     }
     server.key.clone_from(&info.key);
+    server.timeline = info.identity.and_then(|identity| identity.timeline);
     server.protocol =
         ServerProtocol::new(local_pool.default_params.clone()).with_catalog(local_pool.catalog());
     server.phase = Phase::AwaitingCancel;
@@ -143,11 +147,10 @@ fn refuses_role(core: &mut Core, conn: ConnId, info: &ServerInfo) -> bool {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server(conn) else { return false };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
-    let Some(text) = local_pool.refuses_role(info, &server.target, &core.config.global, now_us) else {
-        return false;
-    };
-    login_failed(core, conn, text);
-    server_end::close_server(core, conn, CloseReason::Message(text));
+    let global = &core.config.global;
+    let Some(text) = local_pool.refuses(info, &server.target, global, now_us) else { return false };
+    login_failed(core, conn, &text);
+    server_end::close_server(core, conn, CloseReason::Message(&text));
     true
 }
 
@@ -198,7 +201,9 @@ pub(crate) fn begin_server_login(core: &mut Core, conn: ConnId) {
     let credentials = credentials(local_pool, stored.map(Secret::parse).as_ref());
     let connect_query = local_pool.database.connect_query.clone().filter(|_| server.takes_sql());
     let end_point = server.tls.as_ref().and_then(|tls| tls.end_point.clone());
-    let login = ServerLogin::new(&local_pool.user, &credentials, connect_query).bound_to(end_point);
+    let asks = local_pool.database.target_session_attrs != TargetSessionAttrs::Any && server.takes_sql();
+    let login = ServerLogin::new(&local_pool.user, &credentials, connect_query);
+    let login = login.bound_to(end_point).asking_identity(asks);
     let packet = startup_packet(local_pool, &own);
     server.phase = Phase::Login(Box::new(login));
     core.outbox.write(conn, |out| out.extend_from_slice(&packet));

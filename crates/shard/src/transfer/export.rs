@@ -289,6 +289,13 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     }
     out.number(field::KEEPS_SEQUENCES, local_pool.keeps_sequences.into());
     out.number(field::CALLS_SEQUENCES, server.protocol.has_settled_sequences().into());
+    if let Some(timeline) = server.timeline {
+        out.number(field::TIMELINE, timeline.into());
+    }
+    if let Some((system, timeline)) = local_pool.pool.database().cluster.known() {
+        out.number(field::SYSTEM, system);
+        out.number(field::NEWEST_TIMELINE, timeline.into());
+    }
     out.number(field::KEPT_BY_SEQUENCES, server.protocol.session_pins().has(session::Pin::Sequences).into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {

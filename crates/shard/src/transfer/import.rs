@@ -315,6 +315,11 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if fields.number(field::UNLISTED_SETTINGS).unwrap_or_default() != 0 {
         protocol.import_unlisted_settings();
     }
+    let newest = fields.small(field::NEWEST_TIMELINE).filter(|timeline| *timeline > 0);
+    if let Some(system) = fields.number(field::SYSTEM) {
+        // What this process has found itself counts.
+        _ = local_pool.pool.database().cluster.admit(system, newest);
+    }
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
     let is_session = local_pool.pool.limits.mode == PoolMode::Session;
     let mode_differs =
@@ -336,6 +341,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         dedicated: None,
         info: None,
         internal_error: None,
+        timeline: fields.small(field::TIMELINE),
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
         unasked_bytes: 0,

@@ -1,0 +1,86 @@
+//! Which cluster the servers of an entry belong to, and the newest timeline of its primaries, as all shards have seen them.
+//!
+//! Owns which servers are refused for it: those of another cluster, and primaries that were left behind by a promotion, whose writes would be lost or,
+//! worse, kept beside those of the new one.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What is known of a cluster; nothing at first.
+#[derive(Debug, Default)]
+pub struct KnownCluster {
+    /// `system_identifier`; 0 is not known.
+    system: AtomicU64,
+    /// 0 is not known.
+    timeline: AtomicU32,
+}
+
+/// Why a server is none of the cluster's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// The others have another `system_identifier`, this one.
+    OtherCluster(u64),
+    /// There has been a primary on this timeline.
+    OlderTimeline(u32),
+}
+
+impl KnownCluster {
+    /// A server has this identifier, and is a primary on this timeline, if it is one. The first one says what the others must have.
+    ///
+    /// # Errors
+    /// It is a stranger: nothing is noted of it.
+    pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Stranger> {
+        match self.system.compare_exchange(0, system, Ordering::AcqRel, Ordering::Acquire) {
+            Err(known) if known != system => return Err(Stranger::OtherCluster(known)),
+            _ => {}
+        }
+        let Some(timeline) = timeline else { return Ok(()) };
+        let newest = self.timeline.fetch_max(timeline, Ordering::AcqRel);
+        if newest > timeline { Err(Stranger::OlderTimeline(newest)) } else { Ok(()) }
+    }
+
+    /// A primary that was on this timeline at its login has been left behind since.
+    #[must_use]
+    pub fn has_left(&self, timeline: u32) -> bool {
+        self.timeline.load(Ordering::Acquire) > timeline
+    }
+
+    /// The identifier and the newest timeline (0 where no primary was seen), if any server was.
+    #[must_use]
+    pub fn known(&self) -> Option<(u64, u32)> {
+        let system = self.system.load(Ordering::Acquire);
+        (system != 0).then(|| (system, self.timeline.load(Ordering::Acquire)))
+    }
+
+    /// The servers of the entry may be those of another cluster from here on.
+    pub fn forget(&self) {
+        self.system.store(0, Ordering::Release);
+        self.timeline.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_server_says_which_cluster_it_is() {
+        let cluster = KnownCluster::default();
+        assert_eq!(cluster.admit(7, None), Ok(()));
+        assert_eq!(cluster.admit(8, Some(9)), Err(Stranger::OtherCluster(7)));
+        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "the stranger's timeline counts for nothing");
+        cluster.forget();
+        assert_eq!(cluster.admit(8, Some(1)), Ok(()));
+    }
+
+    #[test]
+    fn a_primary_on_an_older_timeline_was_left_behind() {
+        let cluster = KnownCluster::default();
+        assert_eq!((cluster.admit(7, Some(1)), cluster.has_left(1)), (Ok(()), false));
+        assert_eq!(
+            (cluster.admit(7, Some(3)), cluster.has_left(1), cluster.has_left(3)),
+            (Ok(()), true, false)
+        );
+        assert_eq!(cluster.admit(7, Some(2)), Err(Stranger::OlderTimeline(3)));
+        assert_eq!(cluster.admit(7, None), Ok(()), "a standby writes nothing");
+    }
+}
