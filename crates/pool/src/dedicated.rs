@@ -63,6 +63,12 @@ impl Pool {
         self.logins.of(open_for).end(succeeded, now_us, longest_us);
     }
 
+    /// A login ended with a server that is not wanted, or that is down: the next is tried after this time at the latest.
+    pub fn found_none(&mut self, open_for: OpenFor, now_us: u64, longest_us: u64) {
+        let longest_us = longest_us.min(self.limits.server_login_retry_us);
+        self.logins.of(open_for).end(false, now_us, longest_us);
+    }
+
     /// A login ended for a reason that does not concern the next: its client was refused, or has disconnected.
     pub fn login_withdrawn(&mut self, open_for: OpenFor) {
         self.logins.of(open_for).withdraw();

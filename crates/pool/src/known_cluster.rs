@@ -38,12 +38,6 @@ impl KnownCluster {
         if newest > timeline { Err(Stranger::OlderTimeline(newest)) } else { Ok(()) }
     }
 
-    /// A primary that was on this timeline at its login has been left behind since.
-    #[must_use]
-    pub fn has_left(&self, timeline: u32) -> bool {
-        self.timeline.load(Ordering::Acquire) > timeline
-    }
-
     /// The identifier and the newest timeline (0 where no primary was seen), if any server was.
     #[must_use]
     pub fn known(&self) -> Option<(u64, u32)> {
@@ -75,11 +69,11 @@ mod tests {
     #[test]
     fn a_primary_on_an_older_timeline_was_left_behind() {
         let cluster = KnownCluster::default();
-        assert_eq!((cluster.admit(7, Some(1)), cluster.has_left(1)), (Ok(()), false));
         assert_eq!(
-            (cluster.admit(7, Some(3)), cluster.has_left(1), cluster.has_left(3)),
-            (Ok(()), true, false)
+            (cluster.known(), cluster.admit(7, Some(1)), cluster.known()),
+            (None, Ok(()), Some((7, 1)))
         );
+        assert_eq!((cluster.admit(7, Some(3)), cluster.known()), (Ok(()), Some((7, 3))));
         assert_eq!(cluster.admit(7, Some(2)), Err(Stranger::OlderTimeline(3)));
         assert_eq!(cluster.admit(7, None), Ok(()), "a standby writes nothing");
     }

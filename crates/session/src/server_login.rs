@@ -51,6 +51,9 @@ pub enum LoginStep {
     Send(Vec<u8>),
     /// An answer; [`ServerLogin::answer`] continues.
     Ask(auth::OffloadedTask),
+    /// The server has said which cluster it belongs to, or could not: [`ServerLogin::info`] has all that is known of it, and
+    /// [`ServerLogin::identified`] continues if it is to be used.
+    Identified,
     /// The server is ready; this is what it reported, and the bytes that came behind (half a notice, for example).
     Ready(Box<ServerInfo>, Vec<u8>),
     /// The server refused: the body of its ErrorResponse.
@@ -100,7 +103,7 @@ impl ServerLogin {
         self
     }
 
-    /// The server is asked which cluster it belongs to ([`ServerInfo::identity`]).
+    /// The server is asked which cluster it belongs to ([`LoginStep::Identified`]).
     #[must_use]
     pub fn asking_identity(mut self, asks: bool) -> ServerLogin {
         self.asks_identity = asks;
@@ -238,10 +241,24 @@ impl ServerLogin {
         is_error
     }
 
+    /// What the server has reported so far.
+    #[must_use]
+    pub fn info(&self) -> &ServerInfo {
+        &self.info
+    }
+
     fn ready(&mut self) -> LoginStep {
         if std::mem::take(&mut self.asks_identity) {
             return self.run(Running::Identity, server_identity::IDENTITY);
         }
+        match self.running {
+            Running::Identity => LoginStep::Identified,
+            _ => self.identified(),
+        }
+    }
+
+    /// The server is to be used.
+    pub fn identified(&mut self) -> LoginStep {
         match self.connect_query.take() {
             Some(sql) => self.run(Running::ConnectQuery, &sql),
             None => {

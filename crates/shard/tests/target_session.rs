@@ -3,6 +3,7 @@
 
 mod world;
 
+use messages::Command;
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -296,4 +297,116 @@ fn a_server_that_does_not_say_what_it_is_is_not_used() {
     assert!(world.log.iter().any(|line| line.contains("since version 14")));
     is_used(&mut world, "b:1", &PRIMARY);
     assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn a_login_that_is_obsolete_says_nothing_of_the_cluster() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    let obsolete = message(|out| {
+        encode::data_row(out, [Some(&b"6000"[..]), Some(b"0000000A")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &obsolete);
+    world.query(client, "select 1");
+    world.event(Event::HungUp { conn });
+    let (next, _) = opening(&mut world);
+    reports(&mut world, next, &PRIMARY);
+    assert!(world.text(next).contains("select 1"));
+}
+
+#[test]
+fn no_client_keeps_a_primary_that_was_left_behind_for_its_session() {
+    let text = "session_state = off\npool_mode = session\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let mut world = World::new(text);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 1");
+    world.answer(old, Status::Idle);
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    let (conn, _) = opening(&mut world);
+    world.text(client);
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.pass(400);
+    assert!(world.tags(old).contains('X'));
+    assert!(world.text(client).contains("57P01"));
+}
+
+#[test]
+fn a_primary_without_writes_stays_in_an_entry_of_those() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=read-only");
+    let server = is_used(&mut world, "a:1", &READ_ONLY);
+    world.query(client, "set application_name = x");
+    world.text(server);
+    let answer = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"x");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &answer);
+    assert!(!world.tags(server).contains('X'));
+}
+
+#[test]
+fn connect_query_runs_on_no_server_that_is_not_used() {
+    let (mut world, _) = waiting("host=a,b port=1 target_session_attrs=primary connect_query='select 7'");
+    is_refused(&mut world, "a:1", &STANDBY);
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    assert!(!world.text(conn).contains("select 7"));
+    let answer = message(|out| {
+        encode::data_row(out, [Some(&b"7000"[..]), Some(b"00000001")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+    assert!(world.text(conn).contains("select 7"));
+}
+
+#[test]
+fn a_host_that_rejects_the_login_fails_nobody_while_another_is_to_be_tried() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world
+        .receive(conn, &message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host")));
+    world.event(Event::HungUp { conn });
+    assert!(!world.closed.contains(&client));
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world
+        .receive(conn, &message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host")));
+    assert!(world.text(client).contains("28000"), "there is no other");
+}
+
+#[test]
+fn a_host_that_has_gone_without_a_word_delays_the_others_for_two_seconds() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    world.connecting.remove(0);
+    world.pass(1_000);
+    assert!(world.connecting.is_empty());
+    world.pass(1_100);
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn a_server_that_does_not_answer_which_cluster_it_is_of_is_not_used_once_that_is_known() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let first = is_used(&mut world, "a:1", &PRIMARY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    let refused = message(|out| {
+        encode::error(out, "ERROR", "57014", "canceling statement due to statement timeout");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &refused);
+    assert!(world.tags(conn).contains('X'));
 }

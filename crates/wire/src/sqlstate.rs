@@ -25,6 +25,7 @@ states! {
     INVALID_PASSWORD               "28P01" "invalid_password";
     INVALID_CATALOG_NAME           "3D000" "invalid_catalog_name: no such database.";
     INSUFFICIENT_PRIVILEGE         "42501" "insufficient_privilege";
+    UNDEFINED_FUNCTION             "42883" "undefined_function";
     SYNTAX_ERROR                   "42601" "syntax_error";
     DUPLICATE_PREPARED             "42P05" "duplicate_prepared_statement";
     OUT_OF_MEMORY                  "53200" "out_of_memory";

@@ -135,8 +135,12 @@ impl RunTarget {
         let Some(user) = &pool.user else {
             return Err(Failure::PoolWithoutUser);
         };
-        let mut server =
-            format!("postgresql:///{}?port={}&user={}", percent(&pool.dbname), pool.port, percent(user));
+        let mut server = format!(
+            "postgresql:///{}?port={}&user={}",
+            percent(&pool.dbname),
+            pool.port.first(),
+            percent(user)
+        );
         if let Some(host) = pool.host.first() {
             server.push_str(&format!("&host={}", percent(host)));
         }

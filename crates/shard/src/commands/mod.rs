@@ -123,7 +123,15 @@ impl ShardState {
 
     fn reconnect(&mut self, database: Option<&str>) {
         for local_pool in pending::pools_of(&self.core, database) {
+            self.forget_cluster(local_pool);
             self.renew_servers(local_pool, CloseReason::ConfigurationChanged);
+        }
+    }
+
+    /// The entry's servers may be those of another cluster from here on.
+    fn forget_cluster(&mut self, local_pool: PoolId) {
+        if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
+            local_pool.forget_cluster();
         }
     }
 
@@ -137,7 +145,6 @@ impl ShardState {
         server_end::close_idle_servers(&mut self.core, local_pool, reason);
         if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.pool.forget_failure();
-            local_pool.pool.database().cluster.forget();
         }
     }
 
@@ -315,6 +322,9 @@ impl ShardState {
         let password_changed =
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let changed = needs_new_servers(&local_pool.database, &database);
+        if (&local_pool.database.host, &local_pool.database.port) != (&database.host, &database.port) {
+            local_pool.forget_cluster();
+        }
         let limits = limits(&self.core.config, &database, &local_pool.user);
         let mode_changed = (limits.mode == PoolMode::Session)
             != (local_pool.pool.limits.mode == PoolMode::Session)

@@ -150,7 +150,9 @@ pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
     let in_hot_standby = core.tracked.position(b"in_hot_standby");
     let is_primary =
         in_hot_standby.is_some_and(|position| server.protocol.parameters.text(position) == Some("off"));
-    if is_primary && local_pool.refuses_promoted() && server.close_when_free.is_none() {
+    // One that was a primary at its login is there for another reason (`read-only`).
+    let was_standby = server.timeline.is_none();
+    if is_primary && was_standby && local_pool.refuses_promoted() && server.close_when_free.is_none() {
         server.close_when_free = Some(CloseReason::Promoted);
     }
 }

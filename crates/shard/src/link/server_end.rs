@@ -145,9 +145,9 @@ pub(crate) fn login_over(core: &mut Core, conn: ConnId, well: bool) {
     }
     let open_for = server.opened_for();
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
-        match !well && local_pool.leave_host(now_us) {
-            true => local_pool.pool.login_withdrawn(open_for),
-            false => local_pool.pool.logged_in(open_for, well, now_us),
+        match well {
+            true => local_pool.pool.logged_in(open_for, true, now_us),
+            false => local_pool.login_ended_badly(open_for, now_us),
         }
     }
     opening::unbind(core, conn);

@@ -6,15 +6,22 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pool::Stranger;
+use pool::{OpenFor, Stranger};
 use session::ServerInfo;
 use settings::{Global, LoadBalance, SslMode, TargetSessionAttrs};
+use wire::sqlstate;
 
 use crate::Target;
 use crate::local_pools::local_pool::LocalPool;
 
 /// PostgreSQL's default directory of unix sockets.
 const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
+
+/// While no host is what the entry's connections go to, all are tried this often: after a failover clients wait for nothing else.
+const ROLE_RETRY_US: u64 = 500_000;
+
+/// A host of several that does not accept a connection for so long is taken to be down.
+const CONNECT_US: u64 = 2_000_000;
 
 /// For so long a pool that prefers standbys and has found none takes any server (`target_session_attrs`).
 const SETTLES_US: u64 = 15_000_000;
@@ -28,6 +35,10 @@ pub(crate) struct NextHost {
     useless: usize,
     /// Until then any server will do, because none was a standby.
     settles_until_us: u64,
+    /// The last one has refused the login, or Weir its credentials.
+    was_refused: bool,
+    /// The newest timeline for which connections to older ones were ended.
+    timeline: u32,
 }
 
 /// What a server has reported of itself at login, as far as `target_session_attrs` asks for it.
@@ -117,31 +128,78 @@ impl LocalPool {
 
     /// Why the server is none of the cluster that the entry's other servers are of, or a primary that was left behind; None where it may be used, or could not say.
     fn refuses_stranger(&self, info: &ServerInfo) -> Option<String> {
-        let identity = info.identity?;
+        let Some(identity) = info.identity else { return self.refuses_unknown(info) };
         let stranger = self.pool.database().cluster.admit(identity.system, identity.timeline).err()?;
+        let name = &self.database_name;
         let (system, timeline) = (identity.system, identity.timeline.unwrap_or_default());
         Some(match stranger {
             Stranger::OtherCluster(known) => {
-                let name = &self.database_name;
                 format!(
                     "its system identifier is {system} and that of the others is {known}: RECONNECT {name} if it is to be used"
                 )
             }
             Stranger::OlderTimeline(newest) => {
-                format!("it is on timeline {timeline} and there has been a primary on timeline {newest}")
+                format!(
+                    "it is on timeline {timeline} and there has been a primary on timeline {newest}: RECONNECT {name} if it is to be used"
+                )
             }
         })
     }
 
-    /// A connection failed, or is none that the entry's connections go to. True if the next host is to be tried at once, because some of the list were
-    /// not tried since one was of use: an entry with `target_session_attrs` looks for the right one. The next connection goes to the next host, also
-    /// where there is no turn.
-    pub(crate) fn leave_host(&mut self, now_us: u64) -> bool {
+    /// It has not said which cluster it belongs to: where that is known of others, it may be a stranger, unless nobody may ask it.
+    fn refuses_unknown(&self, info: &ServerInfo) -> Option<String> {
+        let error = info.identity_error.as_deref().map(wire::error::parse);
+        let code = error.as_ref().and_then(|error| error.code());
+        let cannot_say = [sqlstate::INSUFFICIENT_PRIVILEGE, sqlstate::UNDEFINED_FUNCTION];
+        let may_be = self.pool.database().cluster.known().is_none()
+            || code.is_some_and(|code| cannot_say.iter().any(|known| known.as_bytes() == code));
+        (!may_be).then(|| "it has not answered which cluster it belongs to".to_owned())
+    }
+
+    /// Some of the list were not tried since one was of use.
+    pub(crate) fn has_untried_host(&self) -> bool {
+        self.seeks_role() && self.next_host.useless + 1 < self.database.host.len()
+    }
+
+    /// Its servers are to be of a certain role (`target_session_attrs`).
+    pub(crate) fn seeks_role(&self) -> bool {
+        self.database.target_session_attrs != TargetSessionAttrs::Any
+    }
+
+    /// How long a connection to one of several hosts may take: behind a host that has gone without a word another one waits to be tried.
+    pub(crate) fn connect_limit_us(&self, connect_timeout_us: u64) -> u64 {
+        match self.seeks_role() && self.database.host.len() > 1 {
+            true if connect_timeout_us == 0 => CONNECT_US,
+            true => connect_timeout_us.min(CONNECT_US),
+            false => connect_timeout_us,
+        }
+    }
+
+    /// A login ended without a server that can be used: when the next is tried, and where. An entry with `target_session_attrs` tries the next host at
+    /// once, until all were of no use.
+    pub(crate) fn login_ended_badly(&mut self, open_for: OpenFor, now_us: u64) {
+        let was_refused = std::mem::take(&mut self.next_host.was_refused);
+        if self.leave_host(now_us) {
+            self.pool.login_withdrawn(open_for);
+        } else if self.seeks_role() && !was_refused {
+            self.pool.found_none(open_for, now_us, ROLE_RETRY_US);
+        } else {
+            self.pool.logged_in(open_for, false, now_us);
+        }
+    }
+
+    /// The server has refused the credentials, or Weir the server: trying again soon would change nothing.
+    pub(crate) fn note_refusal(&mut self) {
+        self.next_host.was_refused = true;
+    }
+
+    /// True if the next host is to be tried at once. The next connection goes to the next host, also where there is no turn.
+    fn leave_host(&mut self, now_us: u64) -> bool {
         let hosts = self.database.host.len().max(1);
         if self.database.load_balance_hosts == LoadBalance::Disable {
             self.next_host.place = self.next_host.place.wrapping_add(1) % hosts;
         }
-        if self.database.target_session_attrs == TargetSessionAttrs::Any {
+        if !self.seeks_role() {
             return false;
         }
         self.next_host.useless += 1;
@@ -155,6 +213,18 @@ impl LocalPool {
             self.next_host.settles_until_us = now_us + SETTLES_US;
         }
         may_settle
+    }
+
+    /// The servers may be those of another cluster from here on.
+    pub(crate) fn forget_cluster(&mut self) {
+        self.pool.database().cluster.forget();
+        self.next_host.timeline = 0;
+    }
+
+    /// The newest timeline of a primary that was seen, the first time that it is asked for.
+    pub(crate) fn take_newer_timeline(&mut self) -> Option<u32> {
+        let (_, newest) = self.pool.database().cluster.known().filter(|_| self.seeks_role())?;
+        (std::mem::replace(&mut self.next_host.timeline, newest) < newest).then_some(newest)
     }
 
     /// The server is in recovery no longer: its connections are none for this entry any more.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::ScramKeys;
 use pool::{Limits, Pool};
 use session::Catalog;
-use settings::{Config, Database, PinAction, TargetSessionAttrs};
+use settings::{Config, Database, PinAction};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
@@ -160,18 +160,6 @@ impl LocalPool {
     }
 }
 
-/// While no host is what the entry's connections go to, all are tried this often: after a failover clients wait for nothing else.
-const ROLE_RETRY_US: u64 = 500_000;
-
-/// The longest time from one failed login to the next.
-fn login_retry_us(config: &Config, database: &Database) -> u64 {
-    let retry_us = micros(config.global.server_login_retry);
-    match database.target_session_attrs {
-        TargetSessionAttrs::Any => retry_us,
-        _ => retry_us.min(ROLE_RETRY_US),
-    }
-}
-
 /// The limits of a pool by the settings.
 pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
     let user = config.user(user).map(|user| &**user);
@@ -191,7 +179,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
         max_db_connections: config.max_db_connections(database),
         max_user_connections: config.max_user_connections(user),
-        server_login_retry_us: login_retry_us(config, database),
+        server_login_retry_us: micros(config.global.server_login_retry),
         round_robin: config.global.server_round_robin || config.global.server_shuffle,
     }
 }

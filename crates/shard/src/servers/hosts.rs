@@ -4,13 +4,12 @@
 
 use std::net::IpAddr;
 
-use settings::TargetSessionAttrs;
-
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::server_end;
+use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
 
@@ -38,16 +37,10 @@ pub(crate) fn host_moved(core: &mut Core, host: &str, gone: &[IpAddr]) {
 
 /// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones.
 pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
-    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
-    if local_pool.database.target_session_attrs == TargetSessionAttrs::Any {
-        return;
-    }
-    let cluster = &local_pool.pool.database().cluster;
-    let is_left = |server: &Server| {
-        server.pool == pool_id
-            && server.close_when_free.is_none()
-            && server.timeline.is_some_and(|timeline| cluster.has_left(timeline))
-    };
+    let newest = core.local_pools.get_mut(pool_id).and_then(LocalPool::take_newer_timeline);
+    let Some(newest) = newest else { return };
+    let is_left =
+        |server: &Server| server.pool == pool_id && server.timeline.is_some_and(|timeline| timeline < newest);
     let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
     for conn in left {
         if let Some(server) = core.server(conn) {

@@ -71,6 +71,7 @@ fn server_login_goes_on(core: &mut Core, conn: ConnId, step: LoginStep) {
     match step {
         LoginStep::Send(bytes) => core.outbox.write(conn, |out| out.extend_from_slice(&bytes)),
         LoginStep::Ask(question) => core.act(Action::Ask { conn, question: Box::new(question) }),
+        LoginStep::Identified => server_identified(core, conn),
         LoginStep::Ready(info, behind) => server_ready(core, conn, *info, &behind),
         LoginStep::Refused(body) => server_refused(core, conn, &body),
         LoginStep::Auth(fault) => {
@@ -99,13 +100,13 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         // PgBouncer's line has connect_query's older name.
         internal_query::log_query_error(core, conn, "exec_on_query", &body);
     }
-    if let Some(body) = info.identity_error.take() {
-        internal_query::log_query_error(core, conn, "query for the system identifier", &body);
-    }
-    if refuses_role(core, conn, &info) {
+    // A physical replication connection takes no query.
+    if core.server(conn).is_some_and(|server| !server.takes_sql()) && closes_unwanted(core, conn, Some(&info))
+    {
         return;
     }
     let Some(server) = core.conns.server_mut(conn) else { return };
+    server.timeline = info.identity.and_then(|identity| identity.timeline);
     if server.dedicated.is_some() {
         return dedicated::dedicated_ready(core, conn, &info, behind);
     }
@@ -116,7 +117,6 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         local_pool.default_params = default_params;
     }
     server.key.clone_from(&info.key);
-    server.timeline = info.identity.and_then(|identity| identity.timeline);
     server.protocol =
         ServerProtocol::new(local_pool.default_params.clone()).with_catalog(local_pool.catalog());
     server.phase = Phase::AwaitingCancel;
@@ -133,6 +133,7 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     if is_first && core.exporting.is_some() {
         core.effects.push(Effect::FirstServerReported(pool_id));
     }
+    hosts::leave_old_primary(core, pool_id);
     greet::send_greetings(core, pool_id);
     if !behind.is_empty() {
         internal_query::unlinked_server_received(core, conn, behind);
@@ -142,11 +143,35 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     opening::serve_or_open(core, pool_id);
 }
 
-/// The server is none that the entry's connections go to: it is closed, true, and the next host is tried.
-fn refuses_role(core: &mut Core, conn: ConnId, info: &ServerInfo) -> bool {
+/// The server has said which cluster it belongs to: the login goes on if it is one that the entry's connections go to.
+fn server_identified(core: &mut Core, conn: ConnId) {
+    let Some(server) = core.server(conn) else { return };
+    let Phase::Login(login) = &server.phase else { return };
+    if let Some(body) = login.info().identity_error.clone() {
+        internal_query::log_query_error(core, conn, "query for the system identifier", &body);
+    }
+    if closes_unwanted(core, conn, None) {
+        return;
+    }
+    let Some(server) = core.server(conn) else { return };
+    let Phase::Login(login) = &mut server.phase else { return };
+    let step = login.identified();
+    server_login_goes_on(core, conn, step);
+}
+
+/// The server is none that the entry's connections go to: it is closed, true, and the next host is tried. `info` is what it has reported, where its login
+/// does not have that any more. One that closes anyway, because the entry leads to others now, says nothing of them.
+fn closes_unwanted(core: &mut Core, conn: ConnId, info: Option<&ServerInfo>) -> bool {
     let now_us = core.now.mono_us;
-    let Some(server) = core.conns.server(conn) else { return false };
+    let Some(server) = core.conns.server(conn).filter(|server| server.close_when_free.is_none()) else {
+        return false;
+    };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
+    let info = match (&server.phase, info) {
+        (_, Some(info)) => info,
+        (Phase::Login(login), None) => login.info(),
+        _ => return false,
+    };
     let global = &core.config.global;
     let Some(text) = local_pool.refuses(info, &server.target, global, now_us) else { return false };
     login_failed(core, conn, &text);
@@ -175,9 +200,15 @@ fn server_refused(core: &mut Core, conn: ConnId, body: &[u8]) {
     server_end::close_server(core, conn, CloseReason::Message(&message));
 }
 
-/// Every client that waits for a server of this pool gets the same error.
+/// Every client that waits for a server of this pool gets the same error, unless another host is tried next.
 fn fail_waiters(core: &mut Core, conn: ConnId, code: &str, text: &str) {
     let Some(local_pool) = core.server(conn).map(|server| server.pool) else { return };
+    if let Some(local_pool) = core.local_pools.get_mut(local_pool) {
+        local_pool.note_refusal();
+        if local_pool.has_untried_host() {
+            return;
+        }
+    }
     // One that closes when its client is done with it (RECONNECT, a changed database) will serve none of them.
     let may_serve = |server: &mut Server| server.is_pooled() && server.close_when_free.is_none();
     let servers = core.servers_of(local_pool);
@@ -308,7 +339,9 @@ fn credentials(local_pool: &LocalPool, stored: Option<&Secret>) -> Credentials {
 pub(crate) fn check_server_deadline(core: &mut Core, conn: ConnId) {
     let (now_us, global) = (core.now.mono_us, &core.config.global);
     let connect_timeout_us = micros(global.server_connect_timeout);
-    let Some(server) = core.server(conn) else { return };
+    let Some(server) = core.conns.server(conn) else { return };
+    let local_pool = core.local_pools.get(server.pool);
+    let connect_us = local_pool.map_or(connect_timeout_us, |pool| pool.connect_limit_us(connect_timeout_us));
     let age_us = now_us.saturating_sub(server.since_us);
     let (cancels, unsettled_us) = (server.cancels, now_us.saturating_sub(server.request_us));
     match server.phase {
@@ -323,7 +356,7 @@ pub(crate) fn check_server_deadline(core: &mut Core, conn: ConnId) {
             server_end::let_go(core, conn);
         }
         // PgBouncer's words: a timeout is what the login runs into, once there is a connection.
-        Phase::Connecting if connect_timeout_us > 0 && age_us >= connect_timeout_us => {
+        Phase::Connecting if connect_us > 0 && age_us >= connect_us => {
             server_end::close_server(core, conn, CloseReason::ConnectFailed);
         }
         Phase::AskedTls | Phase::Handshake | Phase::Login(_)

@@ -178,10 +178,10 @@ pub(crate) mod field {
     /// Of a server: the transaction of its client has called `nextval` there. For an older process it has not.
     pub(crate) const CALLS_SEQUENCES: u16 = 48;
     /// Of a server: the timeline that it was on as a primary. An older process does not say.
-    pub(crate) const TIMELINE: u16 = 48;
-    /// Of a server: the system identifier of its entry's cluster, and the newest timeline of a primary there. An older process does not say.
-    pub(crate) const SYSTEM: u16 = 49;
-    pub(crate) const NEWEST_TIMELINE: u16 = 50;
+    pub(crate) const TIMELINE: u16 = 61;
+    /// Of a server or a pool: the system identifier of its entry's cluster, and the newest timeline of a primary there. An older process does not say.
+    pub(crate) const SYSTEM: u16 = 62;
+    pub(crate) const NEWEST_TIMELINE: u16 = 63;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.

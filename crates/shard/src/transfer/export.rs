@@ -292,10 +292,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     if let Some(timeline) = server.timeline {
         out.number(field::TIMELINE, timeline.into());
     }
-    if let Some((system, timeline)) = local_pool.pool.database().cluster.known() {
-        out.number(field::SYSTEM, system);
-        out.number(field::NEWEST_TIMELINE, timeline.into());
-    }
+    put_cluster(&mut out, local_pool);
     out.number(field::KEPT_BY_SEQUENCES, server.protocol.session_pins().has(session::Pin::Sequences).into());
     statements::put_server_statements(core, &mut out, &server.protocol.statements);
     if let Some(client) = server.protocol.unnamed_owner() {
@@ -338,8 +335,18 @@ fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
             out.text(field::FOUND, found);
         }
         put_reported(&mut out, local_pool);
+        put_cluster(&mut out, local_pool);
+        out.text(field::TARGET, &target_text(&local_pool.database));
     }
     out.into_bytes()
+}
+
+/// Which cluster the servers of a pool belong to, as far as that is known.
+fn put_cluster(out: &mut FieldsOut, local_pool: &LocalPool) {
+    if let Some((system, timeline)) = local_pool.pool.database().cluster.known() {
+        out.number(field::SYSTEM, system);
+        out.number(field::NEWEST_TIMELINE, timeline.into());
+    }
 }
 
 /// What the servers of a pool report at login.

@@ -102,6 +102,7 @@ fn import_pool(core: &mut Core, state: &[u8]) {
     if let Some(found) = fields.text(field::FOUND) {
         local_pool.found = Some(auth::Zeroizing::new(found.to_owned()));
     }
+    import_cluster(local_pool, &fields);
     let pairs = fields.all(field::HELLO).filter_map(pair);
     let parameters: Vec<_> = pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
     if !parameters.is_empty() && local_pool.server_greeting.is_none() {
@@ -109,6 +110,15 @@ fn import_pool(core: &mut Core, state: &[u8]) {
         local_pool.default_params = info.tracked(&core.tracked, unknown);
         local_pool.server_greeting = Some(ServerGreeting::new(info));
         greet::send_greetings(core, pool_id);
+    }
+}
+
+/// Which cluster its servers belong to. What this process has found itself counts.
+fn import_cluster(local_pool: &LocalPool, fields: &Fields<'_>) {
+    let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
+    if let Some(system) = fields.number(field::SYSTEM).filter(|_| is_same) {
+        let newest = fields.small(field::NEWEST_TIMELINE).filter(|timeline| *timeline > 0);
+        _ = local_pool.pool.database().cluster.admit(system, newest);
     }
 }
 
@@ -315,16 +325,14 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if fields.number(field::UNLISTED_SETTINGS).unwrap_or_default() != 0 {
         protocol.import_unlisted_settings();
     }
-    let newest = fields.small(field::NEWEST_TIMELINE).filter(|timeline| *timeline > 0);
-    if let Some(system) = fields.number(field::SYSTEM) {
-        // What this process has found itself counts.
-        _ = local_pool.pool.database().cluster.admit(system, newest);
-    }
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
     let is_session = local_pool.pool.limits.mode == PoolMode::Session;
     let mode_differs =
         fields.number(field::SESSION_MODE).is_some_and(|session| session != u64::from(is_session));
     let must_close = !is_same || mode_differs || fields.number(field::CLOSE) != Some(0);
+    if !must_close {
+        import_cluster(local_pool, fields);
+    }
     let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
     let time = |number: u16| fields.number(number).unwrap_or(now_us);
     let (remote, local) = match fields.text(field::PEER).and_then(read_peer) {
