@@ -301,6 +301,22 @@ fn read_listening(fields: &Fields<'_>) -> Option<Box<Listening>> {
     (!listening.is_empty()).then(|| Box::new(listening))
 }
 
+/// What a server's session may hold.
+fn import_session(protocol: &mut ServerProtocol, is_followed: bool, fields: &Fields<'_>) {
+    let is_set = |number: u16| fields.number(number).unwrap_or_default() != 0;
+    protocol.follow_session(is_followed);
+    protocol.import_sequences(fields.number(field::SEQUENCES));
+    if is_set(field::SESSION_UNKNOWN) {
+        protocol.forget_session();
+    }
+    if is_set(field::UNKNOWN_SETTINGS) {
+        protocol.import_unknown_settings();
+    }
+    if is_set(field::UNLISTED_SETTINGS) {
+        protocol.import_unlisted_settings();
+    }
+}
+
 fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
     let status = Server::status_of(fields.number(field::STATUS)?);
     let doubtful = fields.number(field::DOUBTFUL) != Some(0);
@@ -314,17 +330,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     }
     let local_pool = core.local_pools.get_mut(pool_id)?;
     local_pool.keeps_sequences |= fields.number(field::KEEPS_SEQUENCES).unwrap_or_default() != 0;
-    protocol.follow_session(local_pool.pool.limits.follows_sessions);
-    protocol.import_sequences(fields.number(field::SEQUENCES));
-    if fields.number(field::SESSION_UNKNOWN).unwrap_or_default() != 0 {
-        protocol.forget_session();
-    }
-    if fields.number(field::UNKNOWN_SETTINGS).unwrap_or_default() != 0 {
-        protocol.import_unknown_settings();
-    }
-    if fields.number(field::UNLISTED_SETTINGS).unwrap_or_default() != 0 {
-        protocol.import_unlisted_settings();
-    }
+    import_session(&mut protocol, local_pool.pool.limits.follows_sessions, fields);
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
     let is_session = local_pool.pool.limits.mode == PoolMode::Session;
     let mode_differs =
