@@ -22,6 +22,10 @@ pytestmark = [pytest.mark.every_driver, pytest.mark.weir_only]
 SECONDS = int(os.environ.get("WEIR_LOAD_FIGURES", "0"))
 WHOLE = bool(SECONDS)
 IDLE_KB = 80_000  # for 10,000 clients
+TEN_SETTINGS = (
+    "search_path = app, public", "statement_timeout = '30s'", "lock_timeout = '5s'", "work_mem = '8MB'", "timezone = 'Europe/Vienna'",
+    "datestyle = 'ISO, DMY'", "application_name = 'shop'", "idle_in_transaction_session_timeout = '60s'", "intervalstyle = 'iso_8601'",
+)
 QUIET = {"log_connections": 0, "log_disconnections": 0, "listen_backlog": 4096}
 
 
@@ -43,6 +47,24 @@ def test_idle_clients_cost_little(weir):
         client.close()
     assert used < before + IDLE_KB * count // 10_000
     host.eventually(lambda: pooler.pool()["cl_active"] == 0, timeout=60)
+
+
+def test_settings_of_idle_clients_cost_little(weir):
+    """Ten settings each, of which one has a value of its own: 1.5 KiB a client, and 4 MB for what does not grow with them."""
+    count = 10_000 if WHOLE else 1_000
+    pooler = weir(session_state="virtual", max_client_conn=count + 10, default_pool_size=5, **QUIET)
+    shared = "; ".join(f"set {setting}" for setting in TEN_SETTINGS)
+    pooler.value("select 1")
+    before = memory_kb(pooler)
+    clients, _ = crowd.log_in(pooler.port, count)
+    for number, client in enumerate(clients):
+        client.simple(f"{shared}; set app.tenant = '{number}'")
+    used = memory_kb(pooler) - before
+    print(f"{count} idle clients with ten settings each: {used / count * 1024:.0f} bytes a client")
+    assert clients[7].simple("show app.tenant; show work_mem").count(b"8MB") == 1
+    for client in clients:
+        client.close()
+    assert used < 4_000 + 1.5 * count
 
 
 def test_active_clients_over_20_servers(weir, pg, tables):  # noqa: F811
