@@ -425,14 +425,21 @@ impl SessionKnowledge {
 
     #[inline(never)]
     fn note_other_command(&mut self, command: &[u8]) {
+        // The commonest, without a look for the end of the word.
+        match command {
+            b"BEGIN\0" | b"COMMIT\0" => return,
+            // By triggers, and seldom by defaults.
+            _ if command.starts_with(b"UPDATE ") => return drop(self.sequences.note()),
+            // By defaults and identity columns.
+            _ if command.starts_with(b"INSERT ") => return self.note_sequences(),
+            _ => {}
+        }
         let word = command.split(|byte| matches!(byte, b' ' | 0)).next().unwrap_or_default();
         match word {
             // What SET sets was noted when its text was.
             b"SET" => {}
-            // By defaults and identity columns.
-            b"INSERT" | b"MERGE" | b"COPY" => self.note_sequences(),
-            // By triggers, and seldom by defaults.
-            b"UPDATE" | b"DELETE" => drop(self.sequences.note()),
+            b"MERGE" | b"COPY" => self.note_sequences(),
+            b"DELETE" => drop(self.sequences.note()),
             b"ROLLBACK" | b"SAVEPOINT" | b"RELEASE" => self.note_undone(),
             _ if CHANGES_NOTHING.contains(&word) => {}
             _ => {
