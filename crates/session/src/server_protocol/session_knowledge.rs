@@ -429,7 +429,10 @@ impl SessionKnowledge {
         match command {
             b"BEGIN\0" | b"COMMIT\0" => return,
             // By triggers, and seldom by defaults.
-            _ if command.starts_with(b"UPDATE ") => return drop(self.sequences.note()),
+            _ if command.starts_with(b"UPDATE ") => {
+                self.sequences.note();
+                return;
+            }
             // By defaults and identity columns.
             _ if command.starts_with(b"INSERT ") => return self.note_sequences(),
             _ => {}
