@@ -196,8 +196,8 @@ class Writer:
              "create temp sequence tmp_numbers", "create temp view tmp as select {n} as id", "do $$ begin create temp table tmp (id int); end $$",
              "create function pg_temp.f() returns int language sql as 'select {n}'", "begin; create temp table tmp (id int); rollback",
              "set search_path = pg_temp, public; create table tmp (id int); reset search_path"],
-            ["insert into tmp values ({n})", "select * from tmp", "select nextval('tmp_numbers')", "select currval('tmp_numbers')", "select pg_temp.f()", "truncate tmp",
-             "begin", "drop table tmp", "alter table tmp add word text", "select lastval()", "create temp table tmp2 (a int)", "copy tmp to stdout", "discard sequences"],
+            ["insert into tmp values ({n})", "select * from tmp", "select nextval('tmp_numbers')", "select last_value > 0 from tmp_numbers", "select pg_temp.f()", "truncate tmp",
+             "begin", "drop table tmp", "alter table tmp add word text", "select is_called from tmp_numbers", "create temp table tmp2 (a int)", "copy tmp to stdout", "discard sequences"],
             ["discard temp", "drop table tmp", "discard all", "drop table if exists tmp, tmp2"])
 
     def cursor(self):
