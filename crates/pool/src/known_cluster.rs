@@ -16,7 +16,7 @@ pub struct KnownCluster {
 
 /// Why a server is none of the cluster's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stranger {
+pub enum Mismatch {
     /// The others have another `system_identifier`, this one.
     OtherCluster(u64),
     /// There has been a primary on this timeline.
@@ -27,15 +27,15 @@ impl KnownCluster {
     /// A server has this identifier, and is a primary on this timeline, if it is one. The first one says what the others must have.
     ///
     /// # Errors
-    /// It is a stranger: nothing is noted of it.
-    pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Stranger> {
+    /// It is a mismatch: nothing is noted of it.
+    pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Mismatch> {
         match self.system.compare_exchange(0, system, Ordering::AcqRel, Ordering::Acquire) {
-            Err(known) if known != system => return Err(Stranger::OtherCluster(known)),
+            Err(known) if known != system => return Err(Mismatch::OtherCluster(known)),
             _ => {}
         }
         let Some(timeline) = timeline else { return Ok(()) };
         let newest = self.timeline.fetch_max(timeline, Ordering::AcqRel);
-        if newest > timeline { Err(Stranger::OlderTimeline(newest)) } else { Ok(()) }
+        if newest > timeline { Err(Mismatch::OlderTimeline(newest)) } else { Ok(()) }
     }
 
     /// The identifier and the newest timeline (0 where no primary was seen), if any server was.
@@ -60,8 +60,8 @@ mod tests {
     fn the_first_server_says_which_cluster_it_is() {
         let cluster = KnownCluster::default();
         assert_eq!(cluster.admit(7, None), Ok(()));
-        assert_eq!(cluster.admit(8, Some(9)), Err(Stranger::OtherCluster(7)));
-        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "the stranger's timeline counts for nothing");
+        assert_eq!(cluster.admit(8, Some(9)), Err(Mismatch::OtherCluster(7)));
+        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "the mismatch's timeline counts for nothing");
         cluster.forget();
         assert_eq!(cluster.admit(8, Some(1)), Ok(()));
     }
@@ -74,7 +74,7 @@ mod tests {
             (None, Ok(()), Some((7, 1)))
         );
         assert_eq!((cluster.admit(7, Some(3)), cluster.known()), (Ok(()), Some((7, 3))));
-        assert_eq!(cluster.admit(7, Some(2)), Err(Stranger::OlderTimeline(3)));
+        assert_eq!(cluster.admit(7, Some(2)), Err(Mismatch::OlderTimeline(3)));
         assert_eq!(cluster.admit(7, None), Ok(()), "a standby writes nothing");
     }
 }

@@ -50,7 +50,7 @@ pub mod queue;
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
-pub use known_cluster::{KnownCluster, Stranger};
+pub use known_cluster::{KnownCluster, Mismatch};
 pub use listeners::ListenerUnit;
 pub use logins::OpenFor;
 pub use pins::PinUnit;

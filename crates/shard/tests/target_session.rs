@@ -3,7 +3,10 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use messages::Command;
+use pool::PoolRegistry;
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -409,4 +412,21 @@ fn a_server_that_does_not_answer_which_cluster_it_is_of_is_not_used_once_that_is
     });
     world.receive(conn, &refused);
     assert!(world.tags(conn).contains('X'));
+}
+
+#[test]
+fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
+    let directory = Arc::new(world::OneShard::default());
+    let text = "session_state = off\n[databases]\nd = host=a port=1 target_session_attrs=primary connect_query='select 7'";
+    let mut world = World::beside(directory.clone(), text);
+    let client = world.client(&[]);
+    world.connecting.truncate(1);
+    let (conn, _) = opening(&mut world);
+    reports(&mut world, conn, &PRIMARY);
+    assert!(world.text(conn).contains("select 7"));
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.answer(conn, Status::Idle);
+    world.query(client, "select 1");
+    let sent = world.text(conn);
+    assert!(!sent.contains("select 1") && sent.contains('X'), "{sent}");
 }

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pool::{OpenFor, Stranger};
+use pool::{Mismatch, OpenFor};
 use session::ServerInfo;
 use settings::{Global, LoadBalance, SslMode, TargetSessionAttrs};
 use wire::sqlstate;
@@ -96,7 +96,7 @@ impl LocalPool {
             return None;
         }
         let refused = self.refuses_role(info, now_us).map(str::to_owned);
-        let refused = refused.or_else(|| self.refuses_stranger(info));
+        let refused = refused.or_else(|| self.refuses_mismatch(info));
         if refused.is_none() {
             self.note_used(target, global);
         }
@@ -127,18 +127,18 @@ impl LocalPool {
     }
 
     /// Why the server is none of the cluster that the entry's other servers are of, or a primary that was left behind; None where it may be used, or could not say.
-    fn refuses_stranger(&self, info: &ServerInfo) -> Option<String> {
+    fn refuses_mismatch(&self, info: &ServerInfo) -> Option<String> {
         let Some(identity) = info.identity else { return self.refuses_unknown(info) };
-        let stranger = self.pool.database().cluster.admit(identity.system, identity.timeline).err()?;
+        let mismatch = self.pool.database().cluster.admit(identity.system, identity.timeline).err()?;
         let name = &self.database_name;
         let (system, timeline) = (identity.system, identity.timeline.unwrap_or_default());
-        Some(match stranger {
-            Stranger::OtherCluster(known) => {
+        Some(match mismatch {
+            Mismatch::OtherCluster(known) => {
                 format!(
                     "its system identifier is {system} and that of the others is {known}: RECONNECT {name} if it is to be used"
                 )
             }
-            Stranger::OlderTimeline(newest) => {
+            Mismatch::OlderTimeline(newest) => {
                 format!(
                     "it is on timeline {timeline} and there has been a primary on timeline {newest}: RECONNECT {name} if it is to be used"
                 )
@@ -146,7 +146,7 @@ impl LocalPool {
         })
     }
 
-    /// It has not said which cluster it belongs to: where that is known of others, it may be a stranger, unless nobody may ask it.
+    /// It has not said which cluster it belongs to: where that is known of others, it may be a mismatch, unless nobody may ask it.
     fn refuses_unknown(&self, info: &ServerInfo) -> Option<String> {
         let error = info.identity_error.as_deref().map(wire::error::parse);
         let code = error.as_ref().and_then(|error| error.code());
@@ -219,6 +219,11 @@ impl LocalPool {
     pub(crate) fn forget_cluster(&mut self) {
         self.pool.database().cluster.forget();
         self.next_host.timeline = 0;
+    }
+
+    /// A primary was seen on a newer timeline than this.
+    pub(crate) fn has_newer_primary(&self, timeline: u32) -> bool {
+        self.pool.database().cluster.known().is_some_and(|(_, newest)| newest > timeline)
     }
 
     /// The newest timeline of a primary that was seen, the first time that it is asked for.

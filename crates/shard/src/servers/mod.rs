@@ -111,6 +111,10 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         return dedicated::dedicated_ready(core, conn, &info, behind);
     }
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
+    // Another login may have found a newer primary while this one ran `connect_query`.
+    if server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {
+        server.close_when_free = Some(CloseReason::LeftBehind);
+    }
     let unknown = Parameters::unknown(&core.tracked);
     let default_params = info.tracked(&core.tracked, unknown);
     if !local_pool.default_params.same(&default_params) {
