@@ -425,6 +425,7 @@ fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
     reports(&mut world, conn, &PRIMARY);
     assert!(world.text(conn).contains("select 7"));
     assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.pass(400); // The connections that it has already are looked at now.
     world.answer(conn, Status::Idle);
     world.query(client, "select 1");
     let sent = world.text(conn);
