@@ -2,7 +2,7 @@
 //! `boot.rs` and `generate.rs` act on the options.
 
 use clap::error::ErrorKind;
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
 #[derive(Debug, Parser)]
@@ -59,12 +59,43 @@ pub(crate) enum Task {
         #[arg(value_name = "FILE.ini")]
         file: String,
     },
+    /// Convert a configuration of pgpool-II to one of Weir, and list what becomes of each of its settings.
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportTask),
     /// Make a line of http_auth_file: who may use the control panel.
     #[command(subcommand)]
     Panel(CredentialTask),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
     #[command(subcommand, after_help = lab::status::STATUSES)]
     Bench(Box<lab::command::Task>),
+}
+
+const IMPORT_HELP: &str = "Without --output the configuration goes to standard output and the list to standard error. \
+    With --output FILE the list goes to standard output; --pool-hba FILE copies pgpool-II's rules to weir_hba.conf beside it, and --pool-passwd FILE writes the \
+    secrets to userlist.txt beside it, with mode 0600. Files that are there already are replaced only with --force.";
+
+/// What `weir import` converts, and where to.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct ImportTask {
+    /// The configuration of pgpool-II.
+    #[arg(value_name = "pgpool.conf")]
+    pub(crate) file: String,
+
+    /// The configuration file to write.
+    #[arg(short, long, value_name = "FILE.ini")]
+    pub(crate) output: Option<String>,
+
+    /// pgpool-II's rules of who may log in, to be copied.
+    #[arg(long, value_name = "pool_hba.conf", requires = "output")]
+    pub(crate) pool_hba: Option<String>,
+
+    /// pgpool-II's passwords, to be written as a user list.
+    #[arg(long, value_name = "pool_passwd", requires = "output")]
+    pub(crate) pool_passwd: Option<String>,
+
+    /// Replace files that are there already.
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// For whom a line of `http_auth_file` is made. The line goes to standard output, all else to standard error.
@@ -97,6 +128,8 @@ pub(crate) enum Document {
     Ini,
     /// Everything that PgBouncer's users know, a line each, with how it compares.
     Parity,
+    /// docs/pgpool.md: what becomes of pgpool-II's settings.
+    Pgpool,
 }
 
 /// Why nothing is started: the text, and whether somebody only asked for help.
@@ -163,6 +196,19 @@ mod tests {
         assert_eq!(check.task, Some(Task::Check { file: "x.ini".into() }));
         assert!(read("x.ini").is_ok_and(|options| options.task.is_none()));
         assert!(read("check").is_err_and(|no| no.text.contains("FILE.ini")));
+    }
+
+    #[test]
+    fn other_files_of_an_import_need_a_place_for_theirs() {
+        let import = read("import pgpool.conf --output weir.ini --pool-hba h --pool-passwd p --force")
+            .expect("a task");
+        assert!(
+            matches!(import.task, Some(Task::Import(task)) if task.file == "pgpool.conf" && task.force && task.pool_hba.is_some())
+        );
+        assert!(read("import pgpool.conf").is_ok() && read("import").is_err());
+        for line in ["import x --pool-hba h", "import x --pool-passwd p", "import x --force"] {
+            assert!(read(line).is_err_and(|no| no.text.contains("--output")), "{line}");
+        }
     }
 
     #[test]

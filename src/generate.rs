@@ -14,6 +14,7 @@ pub(crate) fn generate(document: Document) -> String {
     match document {
         Document::Ini => settings::sample_ini(),
         Document::Parity => crate::compat::rows(),
+        Document::Pgpool => import::page(),
         Document::Man => String::from_utf8_lossy(&manual().unwrap_or_default()).into_owned(),
     }
 }
@@ -117,8 +118,15 @@ mod tests {
     #[test]
     fn the_manual_has_every_option_command_and_setting() {
         let page = generate(Document::Man).replace('\\', "");
-        for word in ["--daemon", "weir check", "KILL_CLIENT", "default_pool_size", "connect_query", "SHARDS"]
-        {
+        for word in [
+            "--daemon",
+            "weir check",
+            "weir import",
+            "KILL_CLIENT",
+            "default_pool_size",
+            "connect_query",
+            "SHARDS",
+        ] {
             assert!(page.contains(word), "{word}");
         }
         assert!(!page.contains("--generate"), "it is not for users");

@@ -12,6 +12,7 @@ mod generate;
 mod logging;
 mod panel_thread;
 mod panics;
+mod pgpool;
 mod pools_file;
 mod service_manager;
 mod takeover;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
         }
         Ok(Options { task: Some(Task::Check { file }), .. }) => check::run(&file),
+        Ok(Options { task: Some(Task::Import(task)), .. }) => pgpool::run(&task),
         Ok(Options { task: Some(Task::Panel(task)), .. }) => credentials::run(&task),
         Ok(Options { task: Some(Task::Bench(task)), .. }) => {
             driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.

@@ -22,6 +22,10 @@ const GENERATED: &[Generated] = &[
         file: "packaging/weir.ini",
         cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "ini"],
     },
+    Generated {
+        file: "docs/pgpool.md",
+        cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "pgpool"],
+    },
 ];
 
 /// Names a `weir` that has just been built, as `make test` does: cargo would build another one, with other features.
