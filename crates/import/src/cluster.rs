@@ -97,63 +97,72 @@ fn several(source: &mut Source<'_>, draft: &mut Draft, mode: Mode, first: &Assig
     }
 }
 
+/// A setting of Weir's splitting of reads and writes that a file asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    key: &'static str,
+    /// Of pgpool-II.
+    from: &'static str,
+    /// Its value; the first spelling that Weir takes counts.
+    spellings: Vec<String>,
+}
+
+/// What a file asks for, whether this version of Weir has it or not.
+fn asked(source: &mut Source<'_>) -> Vec<Asked> {
+    const WORDS: [&str; 5] = ["off", "transaction", "trans_transaction", "always", "dml_adaptive"];
+    let mut asked = Vec::new();
+    let mut ask =
+        |key, from, spellings: &[String]| asked.push(Asked { key, from, spellings: spellings.to_vec() });
+    if !source.boolean("load_balance_mode", true) {
+        return asked;
+    }
+    ask("read_write_split", "load_balance_mode", &["1".to_owned()]);
+    let on_write = "disable_load_balance_on_write";
+    match source.word(on_write, &WORDS) {
+        Some("transaction" | "dml_adaptive") => {
+            ask("read_after_write", on_write, &["transaction".to_owned()])
+        }
+        Some("trans_transaction" | "always") => ask("read_after_write", on_write, &["session".to_owned()]),
+        _ => {}
+    }
+    let by_time = source.seconds("delay_threshold_by_time", 0.001).filter(|time| *time > 0.0);
+    let by_size = source.bytes("delay_threshold").filter(|size| *size > 0.0);
+    if let Some(seconds) = by_time {
+        let spellings = [format!("{:.0}ms", seconds * 1000.0), format!("{:.0}s", seconds.ceil())];
+        ask("max_replica_lag", "delay_threshold_by_time", &spellings);
+    } else if let Some(bytes) = by_size {
+        let spellings = [format!("{bytes:.0}B"), format!("{:.0}kB", (bytes / 1024.0).ceil())];
+        ask("max_replica_lag", "delay_threshold", &spellings);
+    }
+    asked
+}
+
 /// Splitting of reads and writes, as far as this version of Weir has it.
 fn load_balancing(source: &mut Source<'_>, draft: &mut Draft) {
-    if !source.boolean("load_balance_mode", true) {
-        return;
-    }
-    if !is_known("read_write_split") {
-        draft.entry_comment(
+    let asked = asked(source);
+    if !asked.is_empty() && !is_known("read_write_split") {
+        return draft.entry_comment(
             "load_balance_mode: this version of Weir does not split reads and writes. Applications that only read can use an entry \
              of their own: NAME = host=… dbname=… target_session_attrs=prefer-standby",
         );
-        return;
     }
-    add(source, draft, "load_balance_mode", "read_write_split", &["1".to_owned()]);
-    const WORDS: [&str; 5] = ["off", "transaction", "trans_transaction", "always", "dml_adaptive"];
-    match source.word("disable_load_balance_on_write", &WORDS) {
-        Some("transaction" | "dml_adaptive") => {
-            add(
-                source,
-                draft,
-                "disable_load_balance_on_write",
-                "read_after_write",
-                &["transaction".to_owned()],
-            );
-        }
-        Some("trans_transaction" | "always") => {
-            add(source, draft, "disable_load_balance_on_write", "read_after_write", &["session".to_owned()]);
-        }
-        _ => {}
-    }
-    if let Some(seconds) = source.seconds("delay_threshold_by_time", 0.001).filter(|time| *time > 0.0) {
-        let spellings = [format!("{:.0}ms", seconds * 1000.0), format!("{:.0}s", seconds.ceil())];
-        add(source, draft, "delay_threshold_by_time", "max_replica_lag", &spellings);
-    } else if let Some(bytes) = source.bytes("delay_threshold").filter(|size| *size > 0.0) {
-        let spellings = [format!("{bytes:.0}B"), format!("{:.0}kB", (bytes / 1024.0).ceil())];
-        add(source, draft, "delay_threshold", "max_replica_lag", &spellings);
-    }
+    asked.iter().filter(|asked| is_known(asked.key)).for_each(|asked| add(source, draft, asked));
 }
 
-/// Adds a setting that this version may have or not: to the entry, or globally where it is no key of entries. The first spelling that
-/// Weir takes counts.
-fn add(source: &mut Source<'_>, draft: &mut Draft, from: &str, key: &'static str, spellings: &[String]) {
-    if !is_known(key) {
-        return;
-    }
-    let is_key = settings::DATABASE.iter().any(|row| row.info.name == key);
-    let comment = format!("From {}.", source.named(&[from]));
+/// Adds a setting to the entry, or globally where it is no key of entries.
+fn add(source: &mut Source<'_>, draft: &mut Draft, asked: &Asked) {
+    let Asked { key, from, spellings } = asked;
+    let is_key = settings::DATABASE.iter().any(|row| row.info.name == *key);
+    let origin = source.named(&[from]);
     let mut refused = String::new();
     for spelling in spellings {
         let outcome = if is_key {
             draft.pair(key, spelling.as_str())
         } else {
-            draft.line(key, spelling, std::slice::from_ref(&comment))
+            draft.line(key, spelling, &[format!("From {origin}.")])
         };
         match outcome {
-            Ok(()) if is_key => {
-                return draft.entry_comment(&format!("{key}: from {}.", source.named(&[from])));
-            }
+            Ok(()) if is_key => return draft.entry_comment(&format!("{key}: from {origin}.")),
             Ok(()) => return,
             Err(why) => refused = why,
         }
@@ -236,4 +245,55 @@ fn backend(source: &mut Source<'_>, one: &Assignment, number: u32) -> Option<Bac
         }
     }
     Some(Backend { host, port, always_primary })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::Conf;
+    use crate::probe::Same;
+
+    /// Key, origin and first spelling of what a file asks for.
+    fn of(text: &str) -> Vec<(&'static str, &'static str, String)> {
+        let conf = Conf::read(&Same(text.as_bytes()), "x");
+        let asked = asked(&mut Source::new(&conf)).into_iter();
+        asked.map(|one| (one.key, one.from, one.spellings[0].clone())).collect()
+    }
+
+    #[test]
+    fn what_a_file_asks_of_load_balancing_is_what_weir_calls_by_other_names() {
+        let split = ("read_write_split", "load_balance_mode", "1".to_owned());
+        assert_eq!(of(""), std::slice::from_ref(&split), "it is pgpool-II's default");
+        assert_eq!(of("load_balance_mode = off\ndelay_threshold = 1"), []);
+        for (word, scope) in [
+            ("transaction", Some("transaction")),
+            ("dml_adaptive", Some("transaction")),
+            ("TRANS_TRANSACTION", Some("session")),
+            ("always", Some("session")),
+            ("off", None),
+            ("frob", None),
+        ] {
+            let found = of(&format!("disable_load_balance_on_write = {word}"));
+            assert_eq!(
+                found.get(1).map(|(key, _, value)| (*key, value.as_str())),
+                scope.map(|scope| ("read_after_write", scope)),
+                "{word}"
+            );
+        }
+        for (lines, lag) in [
+            ("delay_threshold = 10000000", Some("10000000B")),
+            ("delay_threshold = 10MB", Some("10485760B")),
+            ("delay_threshold = 0", None),
+            ("delay_threshold_by_time = 1500", Some("1500ms")),
+            ("delay_threshold_by_time = 2s\ndelay_threshold = 1", Some("2000ms")),
+            ("delay_threshold = -1", None),
+        ] {
+            let found = of(lines);
+            assert_eq!(
+                found.get(1).map(|(key, _, value)| (*key, value.as_str())),
+                lag.map(|lag| ("max_replica_lag", lag)),
+                "{lines}"
+            );
+        }
+    }
 }

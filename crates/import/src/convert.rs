@@ -214,8 +214,8 @@ impl Converter<'_> {
     fn listen(&mut self) {
         let addresses = self.source.get("listen_addresses").map_or("localhost", |one| one.value.trim_ascii());
         self.put("listen_addr", addresses, &["listen_addresses"], "");
-        let port = self.source.get("port").map_or("9999", |one| one.value.trim_ascii());
-        self.put("listen_port", port, &["port"], "");
+        let port = self.source.number("port", 1, 65_535, 9999);
+        self.put("listen_port", &port.to_string(), &["port"], "");
         for name in ["unix_socket_directories", "socket_dir"] {
             let Some(one) = self.source.text(name) else { continue };
             let mut directories = one.value.split(',').map(str::trim_ascii).filter(|path| !path.is_empty());

@@ -20,7 +20,7 @@ pub fn conf(bytes: &[u8]) {
     let lines = bytes.split(|byte| *byte == b'\n').count();
     let conf = Conf::read(&Same(bytes), "etc/any.conf");
     assert!(conf.errors.iter().all(|finding| (1..=lines).contains(&(finding.line as usize))));
-    let users = Some(Users { path: "/x/userlist.txt", has_md5: bytes.len() % 2 == 0 });
+    let users = Some(Users { path: "/x/userlist.txt", has_md5: bytes.len().is_multiple_of(2) });
     let request =
         Request { path: "etc/any.conf", conf: &conf, directory: "/etc", rules: Some("/x/hba"), users };
     match convert(&request) {

@@ -1,5 +1,5 @@
 //! What a file says of a setting, for the conversion: the assignment that counts, its value in its type. Owns what is noted where a value
-//! makes no sense: it is reported with its line, and pgpool-II's default is taken in its place.
+//! makes no sense: it is reported with its line.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,9 @@ use crate::value;
 
 /// The largest number that Weir's counts hold.
 pub(crate) const COUNT_MAX: u64 = 2_147_483_647;
+
+const DEFAULT: &str = "pgpool-II's default is assumed";
+const LEFT_OUT: &str = "it is left out";
 
 /// See the head of this file.
 #[derive(Debug)]
@@ -50,45 +53,53 @@ impl<'a> Source<'a> {
         self.problems.push(Finding::warning(&one.at, format!("{}: {message}", one.name)));
     }
 
-    /// The value of a setting in its type; None where it is not set, or makes no sense.
-    fn read<T>(&mut self, name: &str, read: impl Fn(&str) -> Option<T>, kind: &str) -> Option<T> {
+    /// The value of a setting in its type; None where it is not set, or makes no sense, and what is done `instead` then.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&str) -> Option<T>,
+        kind: &str,
+        instead: &str,
+    ) -> Option<T> {
         let one = self.get(name)?;
         let value = read(&one.value);
         if value.is_none() {
-            self.problem(
-                one,
-                &format!("\"{}\" is not {kind}; pgpool-II's default is assumed", one.value.escape_debug()),
-            );
+            self.problem(one, &format!("\"{}\" is not {kind}; {instead}", one.value.escape_debug()));
         }
         value
     }
 
     pub(crate) fn boolean(&mut self, name: &str, default: bool) -> bool {
-        self.read(name, value::boolean, "a boolean").unwrap_or(default)
+        self.read(name, value::boolean, "a boolean", DEFAULT).unwrap_or(default)
+    }
+
+    /// A number between two others.
+    pub(crate) fn number(&mut self, name: &str, least: u64, most: u64, default: u64) -> u64 {
+        let range = format!("a whole number between {least} and {most}");
+        let read = |text: &str| value::whole(text).filter(|number| (least..=most).contains(number));
+        self.read(name, read, &range, DEFAULT).unwrap_or(default)
     }
 
     /// A count between `least` and the largest that Weir has.
     pub(crate) fn count(&mut self, name: &str, least: u64, default: u64) -> u64 {
-        let range = format!("a whole number between {least} and {COUNT_MAX}");
-        let read = |text: &str| value::whole(text).filter(|number| (least..=COUNT_MAX).contains(number));
-        self.read(name, read, &range).unwrap_or(default)
+        self.number(name, least, COUNT_MAX, default)
     }
 
     /// A time in seconds, if it is set; a number without a unit is `unit` seconds.
     pub(crate) fn seconds(&mut self, name: &str, unit: f64) -> Option<f64> {
-        self.read(name, |text| value::seconds(text, unit), "a time")
+        self.read(name, |text| value::seconds(text, unit), "a time", LEFT_OUT)
     }
 
     /// A size in bytes, if it is set.
     pub(crate) fn bytes(&mut self, name: &str) -> Option<f64> {
-        self.read(name, value::bytes, "a size")
+        self.read(name, value::bytes, "a size", LEFT_OUT)
     }
 
     /// One of some words, without case; `None` where it is not set or another one.
     pub(crate) fn word(&mut self, name: &str, words: &[&'static str]) -> Option<&'static str> {
         let find =
             |text: &str| words.iter().find(|word| word.eq_ignore_ascii_case(text.trim_ascii())).copied();
-        self.read(name, find, &format!("one of {}", words.join(", ")))
+        self.read(name, find, &format!("one of {}", words.join(", ")), DEFAULT)
     }
 
     /// The names with the places that they are set at, as a comment has them.

@@ -124,6 +124,11 @@ fn a_value_that_makes_no_sense_is_listed_and_costs_only_its_line() {
         );
         assert!(first.contains(":4: ") || first.contains(":5: "), "{line}: {first}");
     }
+    let line = format!("{THREE}port = 0\nconnect_timeout = never");
+    assert_eq!(
+        (config(&line).global.listen_port, config(&line).global.server_connect_timeout.as_secs()),
+        (9999, 15)
+    );
     assert!(!list(THREE).contains("Look at"), "{}", list(THREE));
     assert_eq!(config(&format!("{THREE}port = 1\nPort = 2")).global.listen_port, 2, "the last counts");
 }

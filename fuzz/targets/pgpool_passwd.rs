@@ -1,0 +1,4 @@
+//! `import::probe::passwd` over whatever the fuzzer finds.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| import::probe::passwd(bytes));
