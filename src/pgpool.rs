@@ -17,12 +17,12 @@ const FILE_MODE: u32 = 0o640;
 /// Secrets.
 const SECRET_MODE: u32 = 0o600;
 
-/// Converts, and prints what became of each setting. Fails if nothing was written.
+/// Converts, and prints what became of each setting. Fails if nothing was written, or Weir would not start with it.
 pub(crate) fn run(task: &ImportTask) -> ExitCode {
     match import(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            let _ = writeln!(io::stderr(), "weir: nothing was imported:\n{}", why.trim_end());
+            let _ = writeln!(io::stderr(), "weir import:\n{}", why.trim_end());
             ExitCode::FAILURE
         }
     }

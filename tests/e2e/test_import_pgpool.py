@@ -149,7 +149,7 @@ def directory(pg, scratch):
 def test_without_output_the_configuration_is_printed(directory):
     conf = CONF.format(port=9999, directory="/run", ports=[5432, 5432, 5432])
     done = written(directory, conf)
-    assert "\n* = host=127.0.0.1,127.0.0.1,127.0.0.1 port=5432 target_session_attrs=primary\n" in done.stdout
+    assert "\n* = host=127.0.0.1,127.0.0.1,127.0.0.1 port=5432 target_session_attrs=primary" in done.stdout
     assert "failover_command: Patroni" in done.stderr and "Patroni" not in done.stdout
     assert not (directory / "weir.ini").exists()
 

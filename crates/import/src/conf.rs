@@ -287,6 +287,11 @@ mod tests {
         assert_eq!(own, ["etc/pgpool.conf:1: \"pgpool.conf\" includes itself"]);
         let gone = errors(&[("etc/pgpool.conf", "include 'gone'")]);
         assert_eq!(gone, ["etc/pgpool.conf:1: could not load file \"etc/gone\": No such file or directory"]);
+        let deep: Vec<(String, String)> =
+            (0..20).map(|level| (format!("etc/{level}"), format!("include '{}'", level + 1))).collect();
+        let mut files: Vec<(&str, &str)> = deep.iter().map(|(name, text)| (&**name, &**text)).collect();
+        files.push(("etc/pgpool.conf", "include '0'"));
+        assert_eq!(errors(&files), ["etc/9:1: include nesting level too deep (over 10)"]);
         let wide = "include 'e'\n".repeat(MAX_INCLUDES + 5);
         assert_eq!(errors(&[("etc/pgpool.conf", &wide), ("etc/e", "")]).len(), 1);
         assert_eq!(errors(&[]).len(), 1);

@@ -235,7 +235,12 @@ impl Converter<'_> {
         match (has_rules, self.request.rules) {
             (true, Some(path)) => {
                 self.put("auth_type", "hba", &["enable_pool_hba"], "");
-                self.put("auth_hba_file", path, &["enable_pool_hba"], "Converted from pool_hba.conf.");
+                self.put(
+                    "auth_hba_file",
+                    path,
+                    &["enable_pool_hba"],
+                    "Converted from pool_hba.conf. `trust` lets in users whom auth_file or auth_query knows.",
+                );
             }
             (true, None) => {
                 self.put("auth_type", "hba", &["enable_pool_hba"], "");
