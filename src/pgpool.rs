@@ -44,7 +44,7 @@ fn import(task: &ImportTask) -> Result<(), String> {
     let rules = task
         .pool_hba
         .as_deref()
-        .map(|path| read(path).map(|bytes| import::rules(&Disk, path, &bytes)))
+        .map(|path| read(path).map(|bytes| import::rules(&Disk, path, &targets.rules, &bytes)))
         .transpose()?;
     let secrets = task
         .pool_passwd

@@ -19,7 +19,7 @@ weir check weir.ini
   failover to the new one ([failover.md](failover.md)). Weir promotes no server and moves no address: that is a manager of failovers' (Patroni, repmgr) and keepalived's.
 - Pools are as large as the children's were, and `pool_mode = session` keeps a server connection for a client as a child does. Comments in the file explain the figures and what
   `pool_mode = transaction` would save.
-- `--pool-hba` copies the rules to `weir_hba.conf` beside the output. Where Weir does not take a line (`pam`, host names), the logins that it matches are rejected, so that no later line lets them in. `trust` lets in users whom `auth_file` or `auth_query` knows.
+- `--pool-hba` copies the rules to `weir_hba.conf` beside the output. Where Weir does not take a line (`pam`, host names, a file `@names` that is not beside the copy), the logins that it matches are rejected, so that no later line lets them in. `trust` lets in users whom `auth_file` or `auth_query` knows.
 - `--pool-passwd` writes `userlist.txt` (mode 0600) beside the output: md5 and SCRAM secrets and plain passwords. AES ones can be read by pgpool-II alone; the list names their lines. Give the file to the user that Weir runs as.
 - Without `--output` the configuration goes to standard output and the list to standard error. A file that is there already is kept unless `--force` is given.
 - Unknown settings are listed, and so are values that make no sense, with what is done instead. A line that cannot be read, or a file without a backend, is an error, and nothing is written.

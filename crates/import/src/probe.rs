@@ -52,7 +52,7 @@ pub fn passwd(bytes: &[u8]) {
 /// Any bytes as pool_hba.conf: Weir reads what was written without a refused line, and no rule is added that lets anybody in.
 pub fn hba(bytes: &[u8]) {
     use settings::hba::{Addresses, Hba, Rule, RuleMethod};
-    let written = rules(&Same(b"alice"), "any/hba", bytes);
+    let written = rules(&Same(b"alice"), "any/hba", "any/hba", bytes);
     let read = |bytes: &[u8]| {
         Hba::parse(&Same(b"alice"), &"any/hba".into(), bytes, &settings::ident::IdentMaps::default(), false)
     };

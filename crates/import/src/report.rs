@@ -57,6 +57,8 @@ pub(crate) fn list(path: &str, conf: &Conf, problems: &[Finding]) -> String {
     // Writing to a String cannot fail.
     if !problems.is_empty() {
         let _ = writeln!(text, "Look at these first:");
+        let mut problems: Vec<&Finding> = problems.iter().collect();
+        problems.sort_by_key(|finding| (&finding.file, finding.line));
         for finding in problems {
             let _ = writeln!(text, "  {finding}");
         }

@@ -16,14 +16,14 @@ pub struct Rules {
     pub problems: Vec<Finding>,
 }
 
-/// Converts a file; `path` is its own, beside which files of names are looked for.
+/// Converts a file; `path` is its own, `target` that of the rules, beside which Weir looks for files of names (`@names`).
 #[must_use]
-pub fn rules(files: &dyn Files, path: &str, bytes: &[u8]) -> Rules {
-    let file: Arc<str> = path.into();
+pub fn rules(files: &dyn Files, path: &str, target: &str, bytes: &[u8]) -> Rules {
+    let (file, target): (Arc<str>, Arc<str>) = (path.into(), target.into());
     let mut rules = Rules { text: String::new(), problems: Vec::new() };
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (text, refused) = converted(files, &file, line);
+        let (text, refused) = converted(files, &target, line);
         rules.text.push_str(&text);
         if let Some(why) = refused {
             let at = Origin { file: file.clone(), line: u32::try_from(index + 1).unwrap_or(u32::MAX) };
@@ -38,8 +38,8 @@ pub fn rules(files: &dyn Files, path: &str, bytes: &[u8]) -> Rules {
 }
 
 /// What stands for a line, and why that is not the line itself.
-fn converted(files: &dyn Files, file: &Arc<str>, line: &[u8]) -> (String, Option<String>) {
-    let read = |line: &[u8]| Hba::parse(files, file, line, &IdentMaps::default(), false);
+fn converted(files: &dyn Files, target: &Arc<str>, line: &[u8]) -> (String, Option<String>) {
+    let read = |line: &[u8]| Hba::parse(files, target, line, &IdentMaps::default(), false);
     let (hba, findings) = read(line);
     let text = String::from_utf8_lossy(line);
     if findings.is_empty() {
@@ -103,8 +103,8 @@ mod tests {
     use crate::probe::Memory;
 
     fn convert(text: &str) -> (String, Vec<String>) {
-        let files = [("etc/names", "alice\n")];
-        let rules = rules(&Memory(&files), "etc/pool_hba.conf", text.as_bytes());
+        let files = [("out/names", "alice\n"), ("etc/others", "bob\n")];
+        let rules = rules(&Memory(&files), "etc/pool_hba.conf", "out/weir_hba.conf", text.as_bytes());
         (rules.text, rules.problems.iter().map(ToString::to_string).collect())
     }
 
@@ -124,6 +124,7 @@ mod tests {
             ("local all all pam # y", "local all all reject"),
             ("hostssl a b ::1/128 gss", "hostssl a b ::1/128 reject"),
             ("host all all db.example.com md5", "local all all reject\nhost all all all reject"),
+            ("local all @others md5", "local all all reject"), // Weir would not find them beside its own file.
             ("local all @gone md5", "local all all reject"),
             ("host all all 10.0.0.1/8 md5", "local all all reject\nhost all all all reject"),
             ("frob", "local all all reject\nhost all all all reject"),
