@@ -27,6 +27,7 @@ mod reply_queue;
 mod reported;
 pub mod request;
 pub mod resets;
+pub mod routing_catalog;
 mod server_identity;
 pub mod server_login;
 pub mod server_protocol;

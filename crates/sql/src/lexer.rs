@@ -60,6 +60,26 @@ impl<'a> Lexer<'a> {
         Lexer { rest: text, backslash }
     }
 
+    /// What the next comment in `/*` and `*/` holds, or None where a token is next, which is skipped.
+    pub(crate) fn comment(&mut self) -> Option<&'a str> {
+        self.rest = self.rest.trim_start_matches(is_blank);
+        if !self.rest.starts_with("/*") {
+            if self.rest.starts_with("--") {
+                self.skip_line();
+            } else {
+                self.next();
+            }
+            return None;
+        }
+        let (comment, rest) = self.rest.split_at(comment_bytes(self.rest.as_bytes()));
+        self.rest = rest;
+        comment[2..].strip_suffix("*/")
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Backslashes escape in strings without a prefix.
     fn escapes(&self) -> bool {
         self.backslash == Backslash::Escape
@@ -79,14 +99,18 @@ impl<'a> Lexer<'a> {
     fn skip_blanks_and_comments(&mut self) {
         loop {
             self.rest = self.rest.trim_start_matches(is_blank);
-            if let Some(comment) = self.rest.strip_prefix("--") {
-                self.rest = comment.find(['\n', '\r']).map_or("", |end| &comment[end..]);
+            if self.rest.starts_with("--") {
+                self.skip_line();
             } else if self.rest.starts_with("/*") {
                 self.rest = &self.rest[comment_bytes(self.rest.as_bytes())..];
             } else {
                 return;
             }
         }
+    }
+
+    fn skip_line(&mut self) {
+        self.rest = self.rest.find(['\n', '\r']).map_or("", |end| &self.rest[end..]);
     }
 
     /// A word, or the value that it is the prefix of: `E'...'`, `B'...'`, `X'...'`, `N'...'`, `U&'...'`; or `U&"..."`.

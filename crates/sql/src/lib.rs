@@ -11,6 +11,7 @@ mod parameterized;
 mod pins;
 mod plain;
 pub mod probe;
+pub mod routing;
 mod settings_set;
 mod shape;
 mod statement;
@@ -21,6 +22,7 @@ pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use pins::plainly_pins;
 pub use plain::plainly_hides_nothing;
+pub use routing::{RouteHint, Routing, RoutingNames, route_hint, routing, routing_at_a_glance};
 pub use settings_set::{SettingsSet, settings_set};
 pub use shape::shape;
 pub use statement::{

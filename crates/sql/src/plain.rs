@@ -31,7 +31,7 @@ pub fn plainly_hides_nothing(text: &[u8]) -> bool {
 
 /// What stands before the NUL, without the semicolon behind it.
 #[inline]
-fn statement(text: &[u8]) -> &[u8] {
+pub(crate) fn statement(text: &[u8]) -> &[u8] {
     let text = match text {
         // A Query; a Parse without types of parameters; a Parse with them.
         [text @ .., 0, 0, 0] | [text @ .., 0] => text,
@@ -42,7 +42,7 @@ fn statement(text: &[u8]) -> &[u8] {
 
 /// What a text begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beginning {
+pub(crate) enum Beginning {
     Select,
     /// UPDATE or DELETE.
     Modify,
@@ -53,7 +53,7 @@ enum Beginning {
 impl Beginning {
     /// The first word with a blank behind it, in whatever case; one comparison for each word.
     #[inline]
-    fn of(text: &[u8]) -> Beginning {
+    pub(crate) fn of(text: &[u8]) -> Beginning {
         const CASE: u64 = u64::from_be_bytes([0x20, 0x20, 0x20, 0x20, 0x20, 0x20, 0, 0]);
         const BLANK_ONLY: u64 = u64::from_be_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0]);
         const SELECT: u64 = u64::from_be_bytes(*b"select \0");
@@ -72,7 +72,7 @@ impl Beginning {
 
 /// A parenthesis, a further statement, or the sign of `U&"..."`.
 #[inline]
-fn has_any_sign(text: &[u8]) -> bool {
+pub(crate) fn has_any_sign(text: &[u8]) -> bool {
     memchr3_iter(b'(', b';', b'&', text).next().is_some()
 }
 
@@ -140,7 +140,7 @@ fn is_name(text: &[u8]) -> bool {
 }
 
 /// BEGIN, END, COMMIT or ROLLBACK.
-fn is_of_transaction(text: &[u8]) -> bool {
+pub(crate) fn is_of_transaction(text: &[u8]) -> bool {
     match text.len() {
         3 => text.eq_ignore_ascii_case(b"end"),
         5 => text.eq_ignore_ascii_case(b"begin"),

@@ -4,8 +4,8 @@
 //! recognised is [`Access::Unknown`] and may change anything. Which functions are harmless in a database is its catalog's to say;
 //! what a text calls stands in [`Statement::calls`].
 
-mod access;
-mod calls;
+pub(crate) mod access;
+pub(crate) mod calls;
 mod command;
 mod cursor;
 mod names;

@@ -7,7 +7,7 @@ use crate::lexer::{Kind, Token};
 const MODIFYING: &[&str] = &["insert", "update", "delete", "merge"];
 
 /// What the words of a query show, without the functions that it calls.
-pub(super) fn of_query(tokens: &[Token<'_>]) -> (Access, Changes) {
+pub(crate) fn of_query(tokens: &[Token<'_>]) -> (Access, Changes) {
     let mut found = (Access::Reads, Changes::NONE);
     let mut note = |access: Access, changes: Changes| {
         found = (found.0.max(access), found.1.and(changes));

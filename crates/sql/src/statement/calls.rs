@@ -19,10 +19,12 @@ pub struct FunctionName {
 
 /// What calling functions means for a statement.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     pub(super) access: Access,
     pub(super) changes: Changes,
-    pub(super) names: Vec<FunctionName>,
+    pub(crate) names: Vec<FunctionName>,
+    /// There are others, whose names the text does not show, or too many.
+    pub(crate) hides_names: bool,
 }
 
 /// Functions of one statement whose names are kept; what others do is not known.
@@ -124,8 +126,9 @@ const HARMLESS: &str = "
 ";
 
 /// All calls in these tokens.
-pub(super) fn of(tokens: &[Token<'_>]) -> Calls {
-    let mut calls = Calls { access: Access::Reads, changes: Changes::NONE, names: Vec::new() };
+pub(crate) fn of(tokens: &[Token<'_>]) -> Calls {
+    let mut calls =
+        Calls { access: Access::Reads, changes: Changes::NONE, names: Vec::new(), hides_names: false };
     // Whether a function is called with each of the open parentheses.
     let mut open = Vec::new();
     let mut closed_a_call = false;
@@ -154,12 +157,14 @@ impl Calls {
     fn add(&mut self, function: Option<FunctionName>) {
         let Some(function) = function else {
             // A name that the text does not show.
+            self.hides_names = true;
             return self.change(Changes::FUNCTIONS, Access::Unknown);
         };
         if self.names.contains(&function) {
             return;
         }
         if self.names.len() == MAX_CALLS {
+            self.hides_names = true;
             return self.change(Changes::FUNCTIONS, Access::Unknown);
         }
         let is_postgresqls = function.schema.as_deref().is_none_or(|schema| schema == "pg_catalog");
