@@ -5,4 +5,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     sql::probe::fingerprint(bytes);
     sql::probe::shape(bytes);
     sql::probe::statements(bytes);
+    sql::probe::routing(bytes);
 });

@@ -3,6 +3,7 @@
 
 use crate::lexer::{Kind, Lexer, Token};
 use crate::{Access, Backslash, Changes, Command, Fingerprint, HiddenEffect, TEXT_BYTES};
+use crate::{Routing, RoutingNames};
 
 /// Any bytes have a fingerprint whose text is short, printable and its own fingerprint.
 ///
@@ -75,11 +76,48 @@ pub fn statements(bytes: &[u8]) {
     }
 }
 
+/// What writes is no read, whatever a backslash means; a glance says what the tokens say, which is the same for all texts of a shape; and knowing more names
+/// that count makes no text a read.
+///
+/// # Panics
+/// If that does not hold: that is what fuzzing looks for.
+pub fn routing(bytes: &[u8]) {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let shown = || String::from_utf8_lossy(text);
+    let names = RoutingNames::new(["mine".to_owned()], [], []);
+    let more = ["a", "b x", "t", "te"].map(str::to_owned);
+    let more = RoutingNames::new(["mine".to_owned()], more, ["-".to_owned(), "?|".to_owned()]);
+    assert!(crate::routing(bytes, &RoutingNames::unknown()) != Routing::Read, "{:?}", shown());
+    let _ = crate::route_hint(bytes);
+    for (names, fewer) in [(&names, None), (&more, Some(&names))] {
+        let judged = crate::routing::judged(text, names);
+        // What calls nothing needs no decision on what a backslash means.
+        if !text.contains(&b'\\') && crate::routing_at_a_glance(bytes, names) == Some(Routing::Read) {
+            assert_eq!(judged, Routing::Read, "{:?}", shown());
+        }
+        let mut shape = Vec::new();
+        if crate::shape(text, &mut shape) {
+            assert_eq!(crate::routing::judged(&shape, names), judged, "{:?}", shown());
+        }
+        if judged != Routing::Read {
+            continue;
+        }
+        assert!(fewer.is_none_or(|fewer| crate::routing::judged(text, fewer) == judged), "{:?}", shown());
+        for backslash in [Backslash::Literal, Backslash::Escape] {
+            let found = crate::statements(text, backslash);
+            assert!(found.len() == 1 && found[0].access != Access::Writes, "{:?}: {found:?}", shown());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SEEDS: &[&str] = &[
+        "select mine(a), te.t from t where b = $1 for update of t",
+        "with a as materialized (select 1 +! 2) select count(*) filter (where a ?| '{}') over () into t from a",
+        "explain (analyze) select 'it\\'s' || nextval('s'), \"b x\" from pg_locks /* weir: standby */; begin read only",
         "SELECT a.b, count(*) FROM \"T x\" WHERE c = 'it''s' AND d IN (1, -2, $3);",
         "insert into t (a, b) values (1, 'x'), (2, mine(3))",
         "insert into t values (1, E'\\'', $$x$$), (2, b'01', $t$ ' $t$)",
@@ -115,6 +153,7 @@ mod tests {
             fingerprint(&bytes);
             shape(&bytes);
             statements(&bytes);
+            routing(&bytes);
         }
     }
 
@@ -141,11 +180,15 @@ mod tests {
             "on conflict (",
             "a.",
             "filter (",
+            "/",
+            "select (",
+            "explain ((",
         ] {
             let text = piece.repeat((1 << 20) / piece.len());
             fingerprint(text.as_bytes());
             shape(text.as_bytes());
             statements(text.as_bytes());
+            routing(text.as_bytes());
         }
     }
 }

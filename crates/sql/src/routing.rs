@@ -66,39 +66,39 @@ pub fn routing_at_a_glance(text: &[u8], names: &RoutingNames) -> Option<Routing>
 
 /// By the tokens, and by both meanings of a backslash.
 #[inline(never)]
-fn judged(text: &[u8], names: &RoutingNames) -> Routing {
+pub(crate) fn judged(text: &[u8], names: &RoutingNames) -> Routing {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.len() > ANALYSED_BYTES {
         return Routing::Write;
     }
-    let has_backslash = text.contains(&b'\\');
-    // To a server, a backslash may be a part of a character of some other encoding.
-    if has_backslash && !text.is_ascii() {
+    let seen = String::from_utf8_lossy(text);
+    let tokens: Vec<Token<'_>> = Lexer::new(&seen).collect();
+    let found = of_text(text, &tokens, Backslash::Literal, names);
+    // In a comment it means nothing.
+    if found == Routing::Write || !tokens.iter().any(|token| token.text.contains('\\')) {
+        return found;
+    }
+    // To a server, a backslash may be a part of a character of some other encoding. And `E'a'` and, in the next line, `'b\'c'` are one string, in which
+    // backslashes escape.
+    let is_one_string = |pair: &[Token<'_>]| pair.iter().all(|token| token.kind == Kind::Value);
+    if !text.is_ascii() || tokens.windows(2).any(is_one_string) {
         return Routing::Write;
     }
-    let found = read(text, Backslash::Literal, names);
-    if has_backslash && read(text, Backslash::Escape, names) != found { Routing::Write } else { found }
+    let tokens: Vec<Token<'_>> = Lexer::reading(&seen, Backslash::Escape).collect();
+    if of_text(text, &tokens, Backslash::Escape, names) == found { found } else { Routing::Write }
 }
 
-fn read(text: &[u8], backslash: Backslash, names: &RoutingNames) -> Routing {
-    let seen = String::from_utf8_lossy(text);
-    let tokens: Vec<Token<'_>> = Lexer::reading(&seen, backslash).collect();
-    // `E'a'` and, in the next line, `'b\'c'` are one string, in which backslashes escape.
-    if text.contains(&b'\\')
-        && tokens.windows(2).any(|pair| pair.iter().all(|token| token.kind == Kind::Value))
-    {
+fn of_text(text: &[u8], tokens: &[Token<'_>], backslash: Backslash, names: &RoutingNames) -> Routing {
+    let mut statement = split(tokens);
+    let Some(first) = statement.next() else { return Routing::Session };
+    if statement.next().is_some() {
         return Routing::Write;
     }
-    let mut found = split(&tokens);
-    let Some(statement) = found.next() else { return Routing::Session };
-    if found.next().is_some() {
-        return Routing::Write;
-    }
-    if let Some(query) = query_of(statement) {
+    if let Some(query) = query_of(first) {
         return of_query(query, names);
     }
     match statements(text, backslash).as_slice() {
-        [found] => of_command(&found.command, statement),
+        [found] => of_command(&found.command, first),
         _ => Routing::Write,
     }
 }

@@ -13,7 +13,7 @@ pub(super) const NAME_BYTES: usize = 63;
 const FILTER_BITS: usize = 16;
 
 /// Operators that PostgreSQL uses for other words: IN, BETWEEN, LIKE, DISTINCT, ORDER BY, UNION, USING.
-const IMPLIED: &[&str] = &["=", "<>", "<", "<=", ">", ">=", "~", "~~", "~~*", "!~~", "!~~*"];
+const IMPLIED: &[&str] = &["=", "<>", "<", "<=", ">", ">=", "~", "!~", "~~", "~~*", "!~~", "!~~*"];
 
 /// The names of one database.
 #[derive(Clone, Debug)]
