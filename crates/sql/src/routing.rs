@@ -6,6 +6,7 @@
 pub mod built_in;
 mod hint;
 mod names;
+mod words;
 
 pub use hint::{RouteHint, route_hint};
 pub use names::RoutingNames;

@@ -4,13 +4,11 @@
 
 use std::collections::HashSet;
 
-use super::built_in::{self, PREFIX, PRIMARY_ONLY, WRITING};
+use super::built_in::{self, PRIMARY_ONLY, WRITING};
+use super::words::{self, Filter, Word};
 
 /// PostgreSQL's NAMEDATALEN less its end: longer names are cut.
 pub(super) const NAME_BYTES: usize = 63;
-
-/// Bits of the filter for each word in it.
-const FILTER_BITS: usize = 16;
 
 /// Operators that PostgreSQL uses for other words: IN, BETWEEN, LIKE, DISTINCT, ORDER BY, UNION, USING.
 const IMPLIED: &[&str] = &["=", "<>", "<", "<=", ">", ">=", "~", "!~", "~~", "~~*", "!~~", "!~~*"];
@@ -63,7 +61,7 @@ impl RoutingNames {
             .map(|word: &str| word.as_bytes().into())
             .collect();
         RoutingNames {
-            filter: Filter::of(flagged.iter().map(AsRef::as_ref), flagged.len()),
+            filter: Filter::of(flagged.iter().map(AsRef::as_ref)),
             are_words: primary_only.iter().all(|name| name.bytes().all(is_part_of_word)),
             are_ascii: primary_only.iter().all(|name| name.is_ascii()),
             is_unknown: operators
@@ -119,36 +117,20 @@ impl RoutingNames {
         if !self.are_words {
             return false;
         }
-        let mut rest = text;
-        while let Some((first, behind)) = rest.split_first() {
-            if !is_part_of_word(*first) {
-                if !first.is_ascii() {
-                    return false;
-                }
-                rest = behind;
-                continue;
-            }
-            let length = rest.iter().position(|byte| !is_part_of_word(*byte)).unwrap_or(rest.len());
-            let (word, behind) = rest.split_at(length);
-            if !self.allows(word) {
-                return false;
-            }
-            rest = behind;
+        if !words::all(text, |word| self.allows(word)) {
+            return false;
         }
         self.operators.is_empty() || !self.operators.iter().any(|symbol| contains(text, symbol.as_bytes()))
     }
 
     #[inline]
-    fn allows(&self, word: &[u8]) -> bool {
-        if word[0].is_ascii_digit() {
+    fn allows(&self, word: Word<'_>) -> bool {
+        if word.text.first().is_some_and(u8::is_ascii_digit) {
             // `1into` are two words to older versions.
-            return word.iter().all(u8::is_ascii_digit);
+            return word.text.iter().all(u8::is_ascii_digit);
         }
-        let is_built_in = word.len() > PREFIX.len()
-            && (word[0] | 0x20) == b'p'
-            && (word[1] | 0x20) == b'g'
-            && word[2] == b'_';
-        !is_built_in && word.len() <= NAME_BYTES && !(self.filter.may_have(word) && self.flags(word))
+        let is_short = word.text.len() <= NAME_BYTES;
+        is_short && !word.has_prefix() && !(self.filter.may_have(word) && self.flags(word.text))
     }
 
     #[cold]
@@ -175,56 +157,6 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|here| here == part)
 }
 
-/// Bits for words; where a word has none, it is not among them.
-#[derive(Clone, Debug)]
-struct Filter {
-    bits: Box<[u64]>,
-    shift: u32,
-}
-
-impl Filter {
-    fn of<'a>(words: impl Iterator<Item = &'a [u8]>, count: usize) -> Filter {
-        let size = (count * FILTER_BITS).next_power_of_two().max(1 << 10);
-        let shift = u64::BITS - size.trailing_zeros();
-        let mut filter = Filter { bits: vec![0; size / 64].into(), shift };
-        for word in words.filter(|word| !word.is_empty()) {
-            let (at, bit) = filter.place(word);
-            filter.bits[at] |= bit;
-        }
-        filter
-    }
-
-    #[inline]
-    fn may_have(&self, word: &[u8]) -> bool {
-        let (at, bit) = self.place(word);
-        self.bits.get(at).is_none_or(|bits| bits & bit != 0)
-    }
-
-    /// Of a word that is not empty; the same in whatever case.
-    #[inline]
-    fn place(&self, word: &[u8]) -> (usize, u64) {
-        let (head, tail) = match (word.first_chunk::<8>(), word.last_chunk::<8>()) {
-            (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
-            _ => match (word.first_chunk::<4>(), word.last_chunk::<4>()) {
-                (Some(head), Some(tail)) => {
-                    (u64::from(u32::from_le_bytes(*head)), u64::from(u32::from_le_bytes(*tail)))
-                }
-                _ => (
-                    u64::from(word[0]) << 8 | u64::from(word[word.len() / 2]),
-                    u64::from(word[word.len() - 1]),
-                ),
-            },
-        };
-        const CASE: u64 = 0x2020_2020_2020_2020;
-        let length = word.len() as u64;
-        let mixed = (head | CASE).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ (tail | CASE).rotate_left(32).wrapping_mul(0xc2b2_ae3d_27d4_eb4f)
-            ^ length;
-        let hash = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
-        (usize::try_from(hash / 64).unwrap_or(usize::MAX), 1 << (hash % 64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,15 +179,6 @@ mod tests {
         for text in ["select abalance from pgbench_accounts where aid = 12345", "", "select 'é'", "t"] {
             assert_eq!(names.allow_all_words(text.as_bytes()), text.is_ascii(), "{text}");
         }
-    }
-
-    #[test]
-    fn the_filter_leaves_few_words_to_the_exact_look_up() {
-        let words: Vec<String> = (0..5000).map(|number| format!("some_table_{number}")).collect();
-        let filter = Filter::of(words.iter().map(String::as_bytes), words.len());
-        let others =
-            (0..5000).filter(|number| filter.may_have(format!("other_table_{number}").as_bytes())).count();
-        assert!(others < 1000, "{others}");
     }
 
     #[test]
