@@ -69,6 +69,7 @@ bad(class, oid) AS (
   UNION ALL SELECT 'f', oid FROM words WHERE word OPERATOR(pg_catalog.=) ANY({PRIMARY_ONLY} OPERATOR(pg_catalog.||) '{execute}'::pg_catalog.text[])
     OR word OPERATOR(pg_catalog.^@) 'pg_' AND word OPERATOR(pg_catalog.<>) ALL({REPLICATED})
   UNION ALL SELECT 'f', f.oid FROM functions f JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) f.oid WHERE f.is_own AND f.is_readable AND pg_catalog.strpos(pg_catalog.lower(p.prosrc COLLATE "pg_catalog"."C"), 'u&"') OPERATOR(pg_catalog.>) 0
+  UNION ALL SELECT class, oid FROM trees WHERE pg_catalog.strpos(tree, ':hasForUpdate true') OPERATOR(pg_catalog.>) 0
   UNION ALL SELECT 'r', oid FROM pg_catalog.pg_class WHERE relpersistence OPERATOR(pg_catalog.<>) 'p' AND relkind OPERATOR(pg_catalog.<>) 'i' OR relkind OPERATOR(pg_catalog.=) ANY(ARRAY['f', 'S']::pg_catalog."char"[])
     OR oid OPERATOR(pg_catalog.<) 16384::pg_catalog.oid AND relname OPERATOR(pg_catalog.^@) 'pg_' AND relname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL({REPLICATED}))
   UNION SELECT u.class, u.oid FROM bad b JOIN uses u ON u.used_class OPERATOR(pg_catalog.=) b.class AND u.used OPERATOR(pg_catalog.=) b.oid),
