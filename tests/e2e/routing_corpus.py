@@ -9,7 +9,7 @@ LISTS = ("ddl", "readers", "primary only", "operators")
 ROUTING = host.REPOSITORY / "crates/sql/src/routing"
 QUERY = host.REPOSITORY / "crates/session/src/routing_catalog.sql"
 # As in routing_catalog.rs.
-MAX_BYTES = 100_000
+MAX_BYTES, MAX_READER_BYTES = 160_000, 60_000
 
 
 class Corpus:
@@ -41,12 +41,16 @@ def query(max_bytes=MAX_BYTES):
 
     lines = [line.strip() for line in QUERY.read_text().splitlines() if not line.lstrip().startswith("--")]
     text = " ".join(lines).replace("{PRIMARY_ONLY}", array("primary_only.txt")).replace("{REPLICATED}", array("replicated.txt"))
-    return text.replace("{BYTES}", str(max_bytes))
+    return text.replace("{BYTES}", str(max_bytes)).replace("{READER_BYTES}", str(MAX_READER_BYTES))
 
 
 def names(rows):
     """The answer to it, by kind: readers `r`, primary only `p`, operators `o`; and what else there is."""
+
+    def decoded(name):
+        return bytes.fromhex(name[1:]).decode() if name.startswith("=") else name
+
     found = {}
     for kind, names in rows:
-        found.setdefault(kind, []).extend(bytes.fromhex(name).decode() for name in names.split(",") if name)
+        found.setdefault(kind, []).extend(decoded(name) for name in names.split(",") if name)
     return {kind: sorted(names) for kind, names in found.items()}

@@ -11,8 +11,14 @@ use sql::routing::built_in::{PRIMARY_ONLY, REPLICATED};
 
 use crate::internal_result::Row;
 
-/// Names of one kind take no more in the answer, in bytes: two hexadecimal digits for each of theirs, and a comma.
-const MAX_BYTES: usize = 100_000;
+/// What the names of one kind, with a comma each, take in the answer at most, in bytes.
+const MAX_BYTES: usize = 160_000;
+
+/// The same for the names of functions that only read.
+const MAX_READER_BYTES: usize = 60_000;
+
+/// What precedes the hexadecimal digits of a name that has other bytes than ASCII letters, digits and `_`.
+const HEX: &[u8] = b"=";
 
 /// With more names that a standby must not be asked for than [`MAX_BYTES`] nothing is known.
 const TOO_MANY: &[u8] = b"too many ";
@@ -31,6 +37,7 @@ pub fn query() -> String {
         .replace("{PRIMARY_ONLY}", &array(PRIMARY_ONLY))
         .replace("{REPLICATED}", &array(REPLICATED))
         .replace("{BYTES}", &MAX_BYTES.to_string())
+        .replace("{READER_BYTES}", &MAX_READER_BYTES.to_string())
 }
 
 /// Reads the answer to [`query`]. Nothing is known if it is not whole, if there are too many names, or if there is what no text shows.
@@ -61,11 +68,14 @@ fn names(rows: &[Row]) -> Option<RoutingNames> {
     is_whole.then(|| RoutingNames::new(readers, primary_only, operators))
 }
 
-/// Names in hexadecimal digits, with commas between.
+/// Names with commas between.
 fn decoded(list: &[u8]) -> Option<Vec<String>> {
-    let name = |digits| {
-        let bytes = crate::reported::from_hex(digits).filter(|bytes| !bytes.is_empty())?;
-        String::from_utf8(bytes).ok()
+    let name = |name: &[u8]| {
+        let bytes = match name.strip_prefix(HEX) {
+            Some(digits) => crate::reported::from_hex(digits)?,
+            None => name.to_vec(),
+        };
+        String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
     };
     list.split(|byte| *byte == b',').map(name).collect()
 }
@@ -77,8 +87,11 @@ mod tests {
     use super::*;
 
     fn row(kind: &str, names: &[&str]) -> Row {
-        let hex = |name: &&str| name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let list = names.iter().map(hex).collect::<Vec<_>>().join(",");
+        let digits = |name: &str| name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let sent =
+            |name: &&str| if is_plain(name) { (*name).to_owned() } else { format!("={}", digits(name)) };
+        let list = names.iter().map(sent).collect::<Vec<_>>().join(",");
         vec![Some(kind.as_bytes().to_vec()), Some(list.into_bytes())]
     }
 
@@ -117,8 +130,8 @@ mod tests {
             vec![row("x", &["a"]), end()],
             vec![row("p", &[""]), end()],
             vec![vec![Some(b"p".to_vec()), None], end()],
-            vec![vec![Some(b"p".to_vec()), Some(b"6g".to_vec())], end()],
-            vec![vec![Some(b"p".to_vec()), Some(b"ff".to_vec())], end()],
+            vec![vec![Some(b"p".to_vec()), Some(b"=6g".to_vec())], end()],
+            vec![vec![Some(b"p".to_vec()), Some(b"=ff".to_vec())], end()],
             vec![vec![Some(b"p".to_vec())], end()],
         ] {
             assert!(read(&rows).is_unknown(), "{rows:?}");
@@ -131,12 +144,14 @@ mod tests {
     #[test]
     fn the_query_has_no_name_or_operator_that_search_path_decides() {
         let query = query().replace("pg_catalog.", "@");
-        for placeholder in ["{PRIMARY_ONLY}", "{REPLICATED}", "{BYTES}"] {
+        for placeholder in ["{PRIMARY_ONLY}", "{REPLICATED}", "{BYTES}", "{READER_BYTES}"] {
             assert!(!query.contains(placeholder), "{placeholder}");
         }
         for operator in [" = ", " <> ", " < ", " > ", " >= ", " ~ ", " || ", " + ", " ^@ "] {
             assert!(!query.contains(operator), "{operator}");
         }
+        // Nor a string that settings read in two ways.
+        assert!(!query.contains('\\'));
         // Nor an operator that other words stand for.
         for (at, _) in query.match_indices("CASE ") {
             assert!(query[at..].starts_with("CASE WHEN "), "{}", &query[at..at + 20]);

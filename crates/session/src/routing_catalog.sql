@@ -89,8 +89,8 @@ found(kind, name) AS (
     AND NOT EXISTS (SELECT FROM functions g WHERE NOT g.is_own AND g.name OPERATOR(pg_catalog.=) f.name)
     AND NOT EXISTS (SELECT FROM bad b JOIN objects o ON o.class OPERATOR(pg_catalog.=) 'f' AND o.oid OPERATOR(pg_catalog.=) b.oid WHERE b.class OPERATOR(pg_catalog.=) 'f' AND o.name OPERATOR(pg_catalog.=) pg_catalog.lower(f.name COLLATE "pg_catalog"."C"))),
 encoded(kind, name, part) AS MATERIALIZED (
-  SELECT kind, pg_catalog.encode(pg_catalog.convert_to(name, 'UTF8'), 'hex'), pg_catalog.row_number() OVER (PARTITION BY kind) OPERATOR(pg_catalog./) 250 FROM found),
-sizes(kind, bytes) AS (SELECT kind, pg_catalog.sum(pg_catalog.length(name) OPERATOR(pg_catalog.+) 1) FROM encoded GROUP BY kind)
-SELECT kind, pg_catalog.string_agg(name, ',') FROM encoded WHERE kind OPERATOR(pg_catalog.<>) ALL(SELECT kind FROM sizes WHERE bytes OPERATOR(pg_catalog.>) {BYTES}) GROUP BY kind, part
-UNION ALL SELECT 'too many ' OPERATOR(pg_catalog.||) kind, '' FROM sizes WHERE bytes OPERATOR(pg_catalog.>) {BYTES}
+  SELECT kind, CASE WHEN name COLLATE "pg_catalog"."C" OPERATOR(pg_catalog.~) '^[A-Za-z0-9_]+$' THEN name ELSE pg_catalog.concat('=', pg_catalog.encode(pg_catalog.convert_to(name, 'UTF8'), 'hex')) END, pg_catalog.row_number() OVER (PARTITION BY kind) OPERATOR(pg_catalog./) 250 FROM found),
+sizes(kind, is_too_much) AS (SELECT kind, pg_catalog.sum(pg_catalog.length(name) OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.>) CASE WHEN kind OPERATOR(pg_catalog.=) 'r' THEN {READER_BYTES} ELSE {BYTES} END FROM encoded GROUP BY kind)
+SELECT kind, pg_catalog.string_agg(name, ',') FROM encoded WHERE kind OPERATOR(pg_catalog.<>) ALL(SELECT kind FROM sizes WHERE is_too_much) GROUP BY kind, part
+UNION ALL SELECT 'too many ' OPERATOR(pg_catalog.||) kind, '' FROM sizes WHERE is_too_much
 UNION ALL SELECT 'end', ''

@@ -165,7 +165,7 @@ mod tests {
     fn each_byte_is_part_of_a_word_or_not() {
         for byte in 0..=u8::MAX {
             let expected = byte.is_ascii_alphanumeric() || byte == b'_';
-            let words = expected.then(|| vec![vec![byte]]).unwrap_or_default();
+            let words = if expected { vec![vec![byte]] } else { Vec::new() };
             assert_eq!(found(&[byte]), byte.is_ascii().then(|| words.clone()), "{byte}");
             for place in 0..64 {
                 let mut block = [b' '; 64];
