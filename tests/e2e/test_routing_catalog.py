@@ -59,6 +59,7 @@ def test_a_standby_gives_the_same_answer(pg, corpus, standby):
 def test_what_no_text_shows_leaves_nothing_known(pg, corpus):
     for made in [
         "create cast (point3 as shade) with function to_shade(point3) as implicit",
+        "create cast (point3 as jsonb) with function to_document(point3)",
         "create cast (point3 as int) with function to_int(point3)",
         "create operator class mine for type point3 using btree as operator 1 <, function 1 compare(point3, point3)",
         "create operator class mine for type point3 using btree as operator 1 <, operator 5 +>",
@@ -67,6 +68,7 @@ def test_what_no_text_shows_leaves_nothing_known(pg, corpus):
         pg.query("create database corpus template template0")
         pg.query(corpus.ddl, "corpus")
         pg.query("create function to_shade(point3) returns shade language plpgsql as 'begin return null; end'", "corpus")
+        pg.query("create function to_document(point3) returns jsonb language plpgsql as 'begin return null; end'", "corpus")
         pg.query("create function to_int(point3) returns int language plpgsql as 'begin return 1; end'", "corpus")
         pg.query("create function compare(point3, point3) returns int language plpgsql as 'begin return 0; end'", "corpus")
         pg.query("create function less(point3, point3) returns boolean language sql immutable as 'select false'", "corpus")

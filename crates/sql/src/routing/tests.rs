@@ -1,3 +1,5 @@
+//! Texts and where they may run: a few here, and those of `tests/e2e/routing_corpus.txt`, which are also run on real servers. Never asks a server.
+
 use super::*;
 
 fn names() -> RoutingNames {
