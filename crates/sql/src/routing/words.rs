@@ -1,6 +1,6 @@
 //! The words of a text, found for each query on its way, and a filter that tells at once which of them are not among some.
 //!
-//! Owns that this is quick: eight bytes at a time, without a branch for each. Words are runs of ASCII letters, digits and `_`, wherever they stand.
+//! Owns that this is quick: 64 bytes at a time, without a branch for each. Words are runs of ASCII letters, digits and `_`, wherever they stand.
 
 /// Bits of the filter for each word in it.
 const BITS_PER_WORD: usize = 16;
