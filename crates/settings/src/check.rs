@@ -13,7 +13,7 @@ use crate::finding::{Finding, Severity};
 use crate::raw_config::{Assignment, RawConfig, Section};
 use crate::table::{Compat, SettingInfo};
 use crate::value::Codec;
-use crate::{Config, connstr, database, global, user};
+use crate::{Config, Database, connstr, database, global, user};
 
 /// The result of a check.
 #[derive(Debug)]
@@ -47,6 +47,7 @@ pub fn check(files: &dyn Files, path: &str) -> CheckReport {
         Ok(config) => {
             let mut warnings = config.warnings.clone();
             warnings.extend(idle_assignments(&config, &assigning));
+            warnings.extend(idle_splits(&config));
             (Some(Arc::new(config)), warnings)
         }
         Err(findings) => (None, findings),
@@ -132,6 +133,18 @@ fn idle_assignments(config: &Config, assigning: &[Assignment]) -> Vec<Finding> {
     idle.map(|assignment| Finding::warning(&assignment.at, TEXT.to_owned())).collect()
 }
 
+/// Entries whose `read_write_split` sends no reads to standbys.
+fn idle_splits(config: &Config) -> Vec<Finding> {
+    let why = |database: &Database| match database.host.len() {
+        0 | 1 => Some("read_write_split has no effect on an entry with one host"),
+        _ if config.splits_reads(database, None) => None,
+        _ => Some("read_write_split has no effect in session pooling"),
+    };
+    let split =
+        config.databases.values().chain(&config.fallback).filter(|database| database.read_write_split);
+    split.filter_map(|database| Some(Finding::warning(&database.at, why(database)?.to_owned()))).collect()
+}
+
 /// How an assignment behaves differently from PgBouncer.
 fn differences(assignment: &Assignment) -> Vec<Finding> {
     let infos: Vec<&SettingInfo> = match assignment.section {
@@ -193,6 +206,23 @@ mod tests {
         );
         assert_eq!(differences("[pgbouncer]\npool_mode = transaction\nsession_state = virtual"), [""; 0]);
         assert_eq!(differences("[databases]\na = host=h pool_mode=transaction session_state=off"), [""; 0]);
+    }
+
+    #[test]
+    fn what_splits_no_reads_is_reported() {
+        let lines = |entry: &str| reported(&format!("[databases]\na = {entry}\n[pgbouncer]\n")).0;
+        let split = "read_write_split=1 pool_mode=transaction session_state=off";
+        assert_eq!(lines(&format!("host=a,b {split}")), [""; 0]);
+        assert_eq!(lines(&format!("host=a,b {split} target_session_attrs=read-write")), [""; 0]);
+        let one = "w.ini:2: read_write_split has no effect on an entry with one host";
+        assert_eq!(lines(&format!("host=a {split}")), [one]);
+        let session = "w.ini:2: read_write_split has no effect in session pooling";
+        assert_eq!(lines("host=a,b read_write_split=1"), [session]);
+        for target in ["standby", "read-only", "prefer-standby"] {
+            let refused =
+                reported(&format!("[databases]\na = host=a,b {split} target_session_attrs={target}"));
+            assert_eq!(refused.2, 1, "{target}");
+        }
     }
 
     #[test]

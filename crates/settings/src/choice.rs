@@ -200,6 +200,28 @@ choices! {
         PreferStandby = "prefer-standby",
     };
 
+    /// After which writes a standby has to have replayed them before it serves a client's reads.
+    ReadConsistency {
+        /// Those of the same client.
+        #[default]
+        Session = "session",
+        /// Those of all clients of the entry.
+        Database = "database",
+        /// None.
+        Eventual = "eventual",
+    };
+
+    /// How long a client that has written reads from the primary only.
+    ReadAfterWrite {
+        /// As long as its transaction.
+        #[default]
+        Transaction = "transaction",
+        /// As long as its session.
+        Session = "session",
+        /// Always, whether it has written or not.
+        AlwaysPrimary = "always_primary",
+    };
+
     /// How one of several hosts is chosen.
     LoadBalance {
         /// Each new connection goes to the next host.

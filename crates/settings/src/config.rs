@@ -103,6 +103,13 @@ impl Config {
         user.and_then(|user| user.pool_mode).or(database.pool_mode).unwrap_or(self.global.pool_mode)
     }
 
+    /// Reads of a pool's clients go to standbys, and everything else to their primary.
+    pub fn splits_reads(&self, database: &Database, user: Option<&User>) -> bool {
+        database.read_write_split
+            && database.host.len() > 1
+            && self.pool_mode(database, user) != PoolMode::Session
+    }
+
     /// Clients of a pool keep their session state though they do not keep their server connections.
     pub fn follows_sessions(&self, database: &Database, user: Option<&User>) -> bool {
         let state = user.and_then(|user| user.session_state).or(database.session_state);
@@ -167,6 +174,11 @@ impl Config {
     pub fn max_user_client_connections(&self, user: Option<&User>) -> u32 {
         let of_user = user.and_then(|user| user.max_user_client_connections);
         of_user.unwrap_or(self.global.max_user_client_connections)
+    }
+
+    /// Longest wait while no host of an entry is what is asked for; zero is as long as any wait may be.
+    pub fn failover_timeout(&self, database: &Database) -> Duration {
+        database.failover_timeout.unwrap_or(self.global.failover_timeout)
     }
 
     /// Longest wait for a server connection; zero is for ever.

@@ -1,12 +1,15 @@
 //! A database that clients may ask for, and the table of the keys of its entry in `[databases]`.
 //! Precedence over wider settings is in `config.rs`.
 
-use crate::choice::{LoadBalance, PinAction, PoolMode, SessionState, TargetSessionAttrs};
+use crate::choice::{
+    LoadBalance, PinAction, PoolMode, ReadAfterWrite, ReadConsistency, SessionState, TargetSessionAttrs,
+};
 use crate::codec::{
     AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Seconds, Text,
 };
 use crate::finding::Origin;
 use crate::ports::{PortList, Ports};
+use crate::replica_lag::ReplicaLag;
 use crate::table::{Row, live_row};
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +28,14 @@ pub struct Database {
     pub port: Ports,
     /// Which of the hosts connections go to.
     pub target_session_attrs: TargetSessionAttrs,
+    /// Reads go to standbys, everything else to the primary.
+    pub read_write_split: bool,
+    /// After which writes a standby has to have replayed them before it serves a client's reads.
+    pub read_consistency: ReadConsistency,
+    /// How long a client that has written reads from the primary only.
+    pub read_after_write: ReadAfterWrite,
+    /// The most lag of a standby that serves reads.
+    pub max_replica_lag: ReplicaLag,
     /// The user of every server connection, regardless of the client's.
     pub user: Option<String>,
     /// The secret of `user`, in clear.
@@ -41,6 +52,8 @@ pub struct Database {
     pub max_db_client_connections: Option<u32>,
     /// Oldest age of an idle server connection; `None` follows the global setting.
     pub server_lifetime: Option<Duration>,
+    /// Longest wait while no host is what is asked for; `None` follows the global setting.
+    pub failover_timeout: Option<Duration>,
     /// Longest wait for a server connection; `None` follows the global setting.
     pub query_wait_timeout: Option<Duration>,
     /// When server connections are returned; `None` follows the global setting.
@@ -88,6 +101,10 @@ impl Database {
             host: Vec::new(),
             port: Ports::default(),
             target_session_attrs: TargetSessionAttrs::default(),
+            read_write_split: false,
+            read_consistency: ReadConsistency::default(),
+            read_after_write: ReadAfterWrite::default(),
+            max_replica_lag: ReplicaLag::default(),
             user: None,
             password: None,
             pool_size: None,
@@ -96,6 +113,7 @@ impl Database {
             max_db_connections: None,
             max_db_client_connections: None,
             server_lifetime: None,
+            failover_timeout: None,
             query_wait_timeout: None,
             pool_mode: None,
             session_state: None,
@@ -115,6 +133,13 @@ impl Database {
             auth_dbname: None,
             at,
         }
+    }
+
+    /// What its connections go to, where that is at odds with a primary for writes (`read_write_split`).
+    pub(crate) fn refuses_split(&self) -> Option<TargetSessionAttrs> {
+        use TargetSessionAttrs::{Any, Primary, ReadWrite};
+        let leads_to_primary = matches!(self.target_session_attrs, Any | Primary | ReadWrite);
+        (self.read_write_split && !leads_to_primary).then_some(self.target_session_attrs)
     }
 
     /// The fallback for the requested name: `dbname` is that name unless the entry sets one.
@@ -153,6 +178,10 @@ rows! {
     host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; empty uses the unix socket in the default directory.";
     port: PortList, "5432", Reconnect, "Port of the server; where `host` has several, one for all or, with commas between them, one for each.", better "one port for each host";
     target_session_attrs: TargetSessionAttrs, "any", Reconnect, "Which of the hosts connections go to, as libpq has it: Weir looks at what each server reports at login (PostgreSQL 14 or later).", own;
+    read_write_split: Boolean, "0", Reload, "Sends reads outside of transactions, and transactions that are declared READ ONLY, to the standbys among the hosts, and everything else to their primary; transaction and statement pooling.", own;
+    read_consistency: ReadConsistency, "session", Reload, "Which writes a standby has replayed before it serves a client's reads: those of the client itself, of all clients of the entry, or none.", own;
+    read_after_write: ReadAfterWrite, "transaction", Reload, "How long a client that has written reads from the primary only: as long as its transaction, as long as its session, or always.", own;
+    max_replica_lag: ReplicaLag, "0", Reload, "A standby that is further behind serves no reads: seconds, or bytes of WAL with a unit (16MB); 0 is no limit.", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
@@ -161,6 +190,7 @@ rows! {
     max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.", better "exact over all threads, as PostgreSQL counts them";
     max_db_client_connections: InheritedLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.", better "exact over all threads";
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
+    failover_timeout: Inherited<Seconds>, unset, Reload, "Longest wait while no host is what target_session_attrs or read_write_split asks for; unless given, the global failover_timeout.", own;
     query_wait_timeout: Inherited<Seconds>, unset, Reload, "Longest wait for a server connection; unless given, the global query_wait_timeout.";
     pool_mode: Inherited<PoolMode>, unset, Reload, "When server connections are returned; unless given, the global pool_mode.";
     session_state: Inherited<SessionState>, unset, Reload, "What becomes of what clients leave in their sessions; unless given, the global session_state.", own;
@@ -198,9 +228,10 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in DATABASE {
             let mut database = entry();
-            let changed = ["7", "statement", "disable", "virtual", "error", "standby"]
-                .iter()
-                .any(|word| (row.assign)(&mut database, word).is_ok());
+            let changed =
+                ["7", "statement", "disable", "virtual", "error", "standby", "eventual", "always_primary"]
+                    .iter()
+                    .any(|word| (row.assign)(&mut database, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);
             let differing: Vec<&str> = DATABASE
                 .iter()

@@ -265,6 +265,9 @@ live {
         "Closes clients whose query took longer. 0 is never.";
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";
+    failover_timeout: Duration, Seconds, "30", Reload,
+        "Longest wait for a server connection while no host of the entry is what `target_session_attrs` or `read_write_split` asks for, from the moment that this is known; then clients get an error (SQLSTATE 57P03). 0 waits as long as query_wait_timeout allows.",
+        own;
     query_wait_timeout: Duration, Seconds, "120", Reload,
         "Closes clients that waited longer for a server connection. 0 waits without limit.";
     reserve_pool_size: u32, Limit, "0", Reload,

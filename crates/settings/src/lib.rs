@@ -27,6 +27,7 @@ mod pools_text;
 mod ports;
 pub mod probe;
 mod raw_config;
+mod replica_lag;
 mod resolver;
 mod show;
 mod table;
@@ -38,8 +39,8 @@ mod value;
 
 pub use check::{CheckReport, check};
 pub use choice::{
-    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, SessionState, SslMode, SyslogFacility,
-    TargetSessionAttrs, Threads,
+    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, ReadAfterWrite, ReadConsistency, SessionState,
+    SslMode, SyslogFacility, TargetSessionAttrs, Threads,
 };
 pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;
@@ -55,6 +56,7 @@ pub use pools::{read_pools, with_pools};
 pub use pools_text::{LineChange, PoolsText};
 pub use ports::Ports;
 pub use raw_config::RawConfig;
+pub use replica_lag::ReplicaLag;
 pub use resolver::{load, read_rules, reload};
 pub use show::{SetError, ShowRow, set, show};
 pub use table::{Compat, Effect, Row, Scope, SettingInfo, TakesEffect};

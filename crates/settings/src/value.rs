@@ -33,6 +33,8 @@ pub enum ValueKind {
     Bytes,
     /// Seconds, decimals allowed.
     Seconds,
+    /// Seconds, or bytes with their unit.
+    Lag,
     /// Whole seconds.
     WholeSeconds,
     /// Whole milliseconds.
@@ -63,6 +65,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Percent => "percent",
             ValueKind::Bytes => "bytes",
             ValueKind::Seconds => "seconds, decimals allowed",
+            ValueKind::Lag => "seconds, or bytes with a unit",
             ValueKind::WholeSeconds => "whole seconds",
             ValueKind::Milliseconds => "milliseconds",
             ValueKind::FileMode => "file mode",
@@ -92,6 +95,8 @@ pub enum BadValue {
     NotABoolean,
     /// Not a number of seconds, or a negative or immense one.
     NotADuration,
+    /// Neither a time nor bytes with a unit.
+    NotALag,
     /// None of these words.
     NotAChoice(&'static [&'static str]),
     /// Empty where a value is required.
@@ -111,6 +116,7 @@ impl fmt::Display for BadValue {
             BadValue::OutOfRange { least, most } => write!(out, "is not between {least} and {most}"),
             BadValue::NotABoolean => out.write_str("is not a boolean (0, 1, on, off, yes, no, true, false)"),
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
+            BadValue::NotALag => out.write_str("is neither a time in seconds nor a size like 16MB"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
             BadValue::Empty => out.write_str("must not be empty"),
             BadValue::Console => out.write_str(

@@ -51,6 +51,13 @@ impl Resolver {
             );
             return Err(vec![Finding::error(&assignment.at, message)]);
         }
+        if let Some(target) = entry.refuses_split() {
+            let message = format!(
+                "database {}: read_write_split sends writes to the primary, and target_session_attrs is {target}",
+                entry.name
+            );
+            return Err(vec![Finding::error(&assignment.at, message)]);
+        }
         if assignment.key == "*" {
             self.config.fallback = Some(Arc::new(entry));
         } else {
