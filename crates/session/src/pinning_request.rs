@@ -39,6 +39,16 @@ pub fn asks_for_sequence_values(
     })
 }
 
+/// The first message of these bytes asks for a SELECT, whatever that does.
+#[must_use]
+pub fn request_selects(bytes: &[u8], names: Option<&ClientStatements>, registry: &StatementRegistry) -> bool {
+    const WORD: &[u8] = b"select";
+    let selects = |text: &[u8]| {
+        text.trim_ascii_start().get(..WORD.len()).is_some_and(|word| word.eq_ignore_ascii_case(WORD))
+    };
+    first_text_is(bytes, names, registry, selects)
+}
+
 /// The text that the first message has, or whose statement it binds, is such a one.
 fn first_text_is(
     bytes: &[u8],

@@ -13,9 +13,10 @@ mod pending_resets;
 mod prepared_by_sql;
 mod reply_stream;
 mod request_stream;
+pub(crate) mod schema_watch;
 mod sequences;
 mod session;
-mod session_knowledge;
+pub(crate) mod session_knowledge;
 pub(crate) mod settings;
 mod skipping;
 mod taint;
@@ -34,6 +35,7 @@ use leading_settings::LeadingSettings;
 use prepared_by_sql::PreparedBySql;
 use reply_stream::ReplyStream;
 use request_stream::RequestStream;
+use schema_watch::SchemaWatch;
 use session_knowledge::SessionKnowledge;
 use settings::SettingsInForce;
 use skipping::Skipping;
@@ -118,6 +120,8 @@ pub struct ServerProtocol {
     pub(crate) internal: InternalReplies,
     /// Whether it is known what the session holds.
     pub(crate) session: SessionKnowledge,
+    /// Whether commands were run that may have changed the schema.
+    pub(crate) schema_watch: SchemaWatch,
     /// Preparing it the statements that its client has prepared by SQL.
     pub(crate) prepared_by_sql: PreparedBySql,
     /// What Weir has set in front of the request that runs.
@@ -148,6 +152,7 @@ impl ServerProtocol {
             replay_buffer: ReplayBuffer::default(),
             internal: InternalReplies::default(),
             session: SessionKnowledge::default(),
+            schema_watch: SchemaWatch::default(),
             prepared_by_sql: PreparedBySql::default(),
             leading: None,
             non_ascii: NonAscii::default(),
@@ -243,6 +248,7 @@ impl ServerProtocol {
             settings: _,
             replay_buffer: _, // Copies what is owed.
             internal: _,
+            schema_watch: _,
             session: _,         // Asked for by the shard once all this holds.
             prepared_by_sql: _, // What is given is owed.
             leading: _,

@@ -9,6 +9,7 @@ use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::backend as tag;
 
 use super::{ReplyAction, Step};
+use crate::server_protocol::session_knowledge::may_change_schema;
 use crate::{Kinds, PendingReply, ServerFault, listening};
 
 /// A CommandComplete longer than this is none of those that are looked for.
@@ -56,10 +57,23 @@ impl Step<'_, '_> {
             let command = rest.get(HEADER_BYTES..header.frame_bytes as usize).filter(|_| is_short);
             self.server.session.note_command(command.unwrap_or_default());
         }
+        if self.server.schema_watch.is_on() {
+            self.note_schema(rest.get(HEADER_BYTES..header.frame_bytes as usize).unwrap_or_default());
+        }
         if matches!(rest.get(HEADER_BYTES), Some(b'D' | b'P' | b'R')) && header.frame_bytes <= TAG_BYTES {
             self.note_command(rest.get(HEADER_BYTES..header.frame_bytes as usize));
         }
         self.executed(header)
+    }
+
+    /// Whether a command that has ended may have changed the schema.
+    #[inline(never)]
+    fn note_schema(&mut self, command: &[u8]) {
+        let is_client =
+            matches!(self.server.replies.front(), Some(PendingReply::Query | PendingReply::Execute));
+        if is_client && !command.starts_with(b"SELECT ") && may_change_schema(command) {
+            self.server.schema_watch.note_change();
+        }
     }
 
     /// Commands that change which statements are prepared, or reset parameters.

@@ -47,6 +47,9 @@ const CHANGES_ONE_KIND: [(&[u8], Kinds); 7] = [
     (b"RESET", Kinds::SETTINGS),
 ];
 
+/// First words of tags of commands that change nothing of the schema either; a procedure seldom does.
+const CHANGES_NO_SCHEMA: [&[u8]; 4] = [b"SET", b"DISCARD", b"EXPLAIN", b"CALL"];
+
 /// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct SessionKnowledge {
@@ -126,6 +129,13 @@ impl Default for Transcript {
 
 /// The longest transcript that is kept, in bytes.
 const TRANSCRIPT_BYTES: usize = 1024;
+
+/// A command with this tag may have changed functions, views, triggers or policies. Of DO nothing is known.
+pub(crate) fn may_change_schema(command: &[u8]) -> bool {
+    let word = command.split(|byte| matches!(byte, b' ' | 0)).next().unwrap_or_default();
+    let known = CHANGES_NOTHING.iter().chain(CHANGES_ONE_KIND.iter().map(|(word, _)| word));
+    !known.chain(&CHANGES_NO_SCHEMA).any(|known| *known == word)
+}
 
 impl SessionKnowledge {
     #[inline(always)]
