@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::{
-    DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
+    ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
     PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
 use telemetry::queries::{QueryFingerprint, QueryStats};
@@ -45,6 +45,8 @@ pub(crate) struct Aggregate {
     pub(crate) hosts: Vec<HostRow>,
     /// In the order of their names.
     pub(crate) zones: Vec<ZoneRow>,
+    /// By database.
+    pub(crate) clusters: BTreeMap<String, ClusterRow>,
 }
 
 impl Aggregate {
@@ -65,6 +67,7 @@ impl Aggregate {
             Listing::Listeners(rows) => self.listeners.extend(rows),
             Listing::Hosts(rows) => self.hosts.extend(rows),
             Listing::Zones(rows) => self.zones.extend(rows),
+            Listing::Clusters(rows) => rows.into_iter().for_each(|row| self.add_cluster(row)),
         }
     }
 
@@ -144,6 +147,11 @@ impl Aggregate {
         let key = (row.database, row.shape.number);
         let (_, sum) = self.queries.entry(key).or_insert_with(|| (row.shape, QueryStats::default()));
         sum.merge(&row.figures);
+    }
+
+    fn add_cluster(&mut self, row: ClusterRow) {
+        let empty = || ClusterRow { database: row.database.clone(), ..ClusterRow::default() };
+        self.clusters.entry(row.database.clone()).or_insert_with(empty).add(row);
     }
 
     fn add_user(&mut self, row: UserRow) {

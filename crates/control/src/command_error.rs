@@ -24,6 +24,24 @@ pub enum CommandError {
     DatabaseNeeded,
     /// The client's: no entry has this name.
     NoSuchDatabase(String),
+    /// The client's: DETACH and ATTACH need a host.
+    HostNeeded,
+    /// The client's: the entry has no such host.
+    NoSuchHost {
+        /// The entry.
+        database: String,
+        /// As it was written.
+        host: String,
+    },
+    /// The client's: the entry has this host with several ports, these.
+    SeveralHosts {
+        /// As it was written.
+        host: String,
+        /// With their ports.
+        labels: String,
+    },
+    /// The client's: the entry sends no reads to its hosts.
+    NotSplit(String),
     /// The client's: the console itself cannot be paused, killed or reconnected.
     ConsoleDatabase {
         /// The command, in lower case.
@@ -85,6 +103,14 @@ impl CommandError {
             CommandError::DatabasesPaused => "cannot suspend with paused databases".to_owned(),
             CommandError::DatabaseNeeded => "a database is required".to_owned(),
             CommandError::NoSuchDatabase(name) => format!("no such database: {name}"),
+            CommandError::HostNeeded => "a host is required".to_owned(),
+            CommandError::NoSuchHost { database, host } => {
+                format!("no such host of database {database}: {host}")
+            }
+            CommandError::SeveralHosts { host, labels } => {
+                format!("{host} has several ports, name one: {labels}")
+            }
+            CommandError::NotSplit(name) => format!("database {name} does not use read_write_split"),
             CommandError::ConsoleDatabase { verb } => format!("cannot {verb} admin db: {}", crate::CONSOLE),
             CommandError::NothingToCancel => "client not found, or not running a query".to_owned(),
             CommandError::BadClientId => "invalid client pointer supplied".to_owned(),
@@ -101,7 +127,9 @@ impl CommandError {
     /// As callers other than PostgreSQL clients tell errors apart.
     fn kind(&self) -> ErrorKind {
         match self {
-            CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => ErrorKind::NotFound,
+            CommandError::NoSuchDatabase(_)
+            | CommandError::NoSuchHost { .. }
+            | CommandError::ClientNotFound => ErrorKind::NotFound,
             CommandError::AdminNeeded => ErrorKind::Forbidden,
             CommandError::TimedOut => ErrorKind::Unavailable,
             _ => ErrorKind::Conflict,

@@ -214,6 +214,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Listeners => Listing::Listeners(Vec::new()),
         Subject::Hosts => Listing::Hosts(Vec::new()),
         Subject::Zones => Listing::Zones(Vec::new()),
+        Subject::Clusters => Listing::Clusters(Vec::new()),
     }
 }
 
@@ -221,6 +222,7 @@ fn request_of(command: &Command) -> Option<RequestId> {
     match command {
         Command::List { request, .. }
         | Command::Pause { request, .. }
+        | Command::Detach { request, .. }
         | Command::Kill { request, .. }
         | Command::KillClient { request, .. }
         | Command::CancelClient { request, .. }

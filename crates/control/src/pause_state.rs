@@ -1,11 +1,11 @@
-//! What is paused, as in PgBouncer: the whole pooler and single databases are paused independently.
+//! What is paused, as in PgBouncer: the whole pooler and single databases are paused independently; and what is disabled and detached.
 //! `commands.rs` sends the commands to the shards.
 
 use std::collections::BTreeSet;
 
 use crate::CommandError;
 
-/// The state after PAUSE, KILL, SUSPEND, DISABLE and RESUME.
+/// The state after PAUSE, KILL, SUSPEND, DISABLE, DETACH and RESUME.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PauseState {
     /// PAUSE without a name, SIGUSR1, or SHUTDOWN WAIT_FOR_SERVERS.
@@ -18,6 +18,8 @@ pub(crate) struct PauseState {
     named: BTreeSet<String>,
     /// DISABLE.
     disabled: BTreeSet<String>,
+    /// DETACH: databases, and hosts by name and port.
+    detached: BTreeSet<(String, String)>,
 }
 
 impl PauseState {
@@ -27,7 +29,8 @@ impl PauseState {
         let killed = self.killed.then(|| "killed\n".to_owned());
         let named = self.named.iter().map(|name| format!("database {name}\n"));
         let disabled = self.disabled.iter().map(|name| format!("disabled {name}\n"));
-        whole.into_iter().chain(killed).chain(named).chain(disabled).collect()
+        let detached = self.detached.iter().map(|(name, host)| format!("detached {host}\t{name}\n"));
+        whole.into_iter().chain(killed).chain(named).chain(disabled).chain(detached).collect()
     }
 
     /// The inverse of [`PauseState::note`]; unknown lines are ignored.
@@ -40,6 +43,9 @@ impl PauseState {
                 other => {
                     pause_state.named.extend(other.strip_prefix("database ").map(str::to_owned));
                     pause_state.disabled.extend(other.strip_prefix("disabled ").map(str::to_owned));
+                    let detached = other.strip_prefix("detached ").and_then(|rest| rest.split_once('\t'));
+                    let owned = |(host, name): (&str, &str)| (name.to_owned(), host.to_owned());
+                    pause_state.detached.extend(detached.map(owned));
                 }
             }
         }
@@ -55,6 +61,26 @@ impl PauseState {
     /// Databases that take no new clients.
     pub(crate) fn all_disabled(&self) -> impl Iterator<Item = &String> {
         self.disabled.iter()
+    }
+
+    /// Databases and their hosts that get no reads.
+    pub(crate) fn all_detached(&self) -> impl Iterator<Item = &(String, String)> {
+        self.detached.iter()
+    }
+
+    /// This host of a database gets no reads.
+    pub(crate) fn detaches(&self, database: &str, host: &str) -> bool {
+        self.detached.iter().any(|(name, detached)| name == database && detached == host)
+    }
+
+    /// DETACH and ATTACH; both are idempotent.
+    pub(crate) fn set_detached(&mut self, database: &str, host: &str, is_detached: bool) {
+        let key = (database.to_owned(), host.to_owned());
+        if is_detached {
+            self.detached.insert(key);
+        } else {
+            self.detached.remove(&key);
+        }
     }
 
     /// Databases that are paused, killed or disabled, each by its name; some twice.

@@ -52,6 +52,8 @@ pub(crate) enum Purpose {
     KillClient(u64),
     /// CANCEL_CLIENT, with the number of cancel requests that were sent.
     CancelClient(u64),
+    /// DETACH or ATTACH.
+    Detach(&'static str),
     /// SHUTDOWN.
     Shutdown,
 }

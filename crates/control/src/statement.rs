@@ -14,6 +14,15 @@ pub enum Statement {
         /// The second, without its quotes.
         argument: Option<String>,
     },
+    /// `DETACH database host`, `ATTACH database host:port`.
+    HostCommand {
+        /// The first word, as it was written.
+        word: String,
+        /// The second, without its quotes.
+        database: String,
+        /// The third, without its quotes.
+        host: String,
+    },
     /// `SET key = value`, `SET key TO value`.
     Set {
         /// The setting's name, as it was written.
@@ -41,6 +50,7 @@ impl PanelQuery {
             Statement::Empty => String::new(),
             Statement::Command { word, argument: None } => word.clone(),
             Statement::Command { word, argument: Some(argument) } => format!("{word} {argument}"),
+            Statement::HostCommand { word, database, host } => format!("{word} {database} {host}"),
             Statement::Set { key, value } => format!("SET {key} = {value}"),
         }
     }
@@ -68,9 +78,10 @@ impl Statement {
     #[must_use]
     pub fn parameters(&self) -> usize {
         let words = match self {
-            Statement::Empty => [None, None],
-            Statement::Command { word, argument } => [Some(word), argument.as_ref()],
-            Statement::Set { key, value } => [Some(key), Some(value)],
+            Statement::Empty => [None, None, None],
+            Statement::Command { word, argument } => [Some(word), argument.as_ref(), None],
+            Statement::HostCommand { word, database, host } => [Some(word), Some(database), Some(host)],
+            Statement::Set { key, value } => [Some(key), Some(value), None],
         };
         let number = |word: &String| word.strip_prefix('$')?.parse().ok().filter(|number| *number <= 65_535);
         words.into_iter().flatten().filter_map(number).max().unwrap_or(0)

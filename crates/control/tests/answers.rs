@@ -203,6 +203,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Listeners => Listing::Listeners(vec![Default::default()]),
         Subject::Hosts => Listing::Hosts(vec![Default::default()]),
         Subject::Zones => Listing::Zones(vec![Default::default()]),
+        Subject::Clusters => Listing::Clusters(vec![Default::default()]),
     }
 }
 

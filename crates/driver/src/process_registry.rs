@@ -2,8 +2,8 @@
 //!
 //! Asked once per shard and name, so one lock is enough. Never touched per transaction.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +24,8 @@ pub struct ProcessRegistry {
 #[derive(Default)]
 struct Names {
     pools: HashMap<(String, String), Arc<SharedPool>>,
+    /// Pools for reads, by database, user and host.
+    host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: HashMap<String, Arc<ConnectionCounts>>,
     users: HashMap<String, Arc<ConnectionCounts>>,
     /// How many pools began on each shard.
@@ -93,8 +95,16 @@ impl PoolRegistry for ProcessRegistry {
         }))
     }
 
+    fn host_pool(&self, database: &str, user: &str, host: &str) -> Arc<SharedPool> {
+        let key = (database.to_owned(), user.to_owned(), host.to_owned());
+        Arc::clone(self.names().host_pools.entry(key).or_default())
+    }
+
     fn forget_pool(&self, database: &str, user: &str) {
         let names = &mut *self.names();
+        names.host_pools.retain(|(of, by, _), shared| {
+            (of.as_str(), by.as_str()) != (database, user) || Arc::strong_count(shared) > 1
+        });
         let key = (database.to_owned(), user.to_owned());
         forget_unheld(&mut names.databases, database);
         forget_unheld(&mut names.users, user);

@@ -38,6 +38,18 @@ pub enum Command {
         /// False accepts clients again.
         disabled: bool,
     },
+    /// Send no reads to a host of a database (`read_write_split`), or send them there again. Done when none is sent there any more;
+    /// those that are running go on.
+    Detach {
+        /// Comes back when done.
+        request: RequestId,
+        /// The database.
+        database: String,
+        /// Its name and port.
+        host: String,
+        /// False is ATTACH.
+        detached: bool,
+    },
     /// Suspend: only the console is read, no server is checked out. Done when all output has been sent.
     Suspend {
         /// Comes back when done.
@@ -177,6 +189,8 @@ pub enum ShardMessage {
         database: String,
         /// The pool's user.
         user: String,
+        /// The host of a pool for reads.
+        host: Option<String>,
     },
     /// A host name does not resolve to these addresses any more: servers there are obsolete.
     HostMoved {
@@ -219,5 +233,7 @@ pub enum ShardMessage {
         database: String,
         /// The pool's user.
         user: String,
+        /// The host of a pool for reads.
+        host: Option<String>,
     },
 }

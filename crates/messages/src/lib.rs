@@ -17,8 +17,9 @@ pub use admin::{
 };
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
-    DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow,
-    PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
+    HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
+    ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};

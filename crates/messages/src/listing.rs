@@ -43,6 +43,8 @@ pub enum Subject {
     Hosts,
     /// One [`ZoneRow`] per zone of such names; of the process.
     Zones,
+    /// One [`ClusterRow`] per entry whose reads go to standbys.
+    Clusters,
 }
 
 impl Subject {
@@ -376,4 +378,172 @@ pub struct ZoneRow {
     pub serial: u32,
     /// How many known hosts are in it.
     pub hosts: u64,
+}
+
+/// The servers of an entry whose reads go to standbys (`read_write_split`), as one shard has seen them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterRow {
+    /// As clients name it.
+    pub database: String,
+    /// The system identifier of its servers; 0 is not known.
+    pub system: u64,
+    /// The newest timeline of a primary; 0 is not known.
+    pub timeline: u32,
+    /// Its hosts, in the order of the entry.
+    pub hosts: Vec<ClusterHostRow>,
+}
+
+/// What a server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostRole {
+    /// It has not been connected to.
+    #[default]
+    Unknown,
+    /// It accepts writes.
+    Primary,
+    /// It is in recovery.
+    Standby,
+    /// It cannot be logged in to.
+    Down,
+}
+
+/// One server of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterHostRow {
+    /// Its name and port.
+    pub label: String,
+    /// What it is.
+    pub role: HostRole,
+    /// DETACH is in force, since then, microseconds since 1970.
+    pub detached_us: Option<u64>,
+    /// Since when it is what it is, microseconds since 1970; 0 where that is not known.
+    pub since_us: u64,
+    /// When that was last seen, microseconds since 1970; 0 is never.
+    pub seen_us: u64,
+    /// The timeline that it writes or follows; 0 is not known.
+    pub timeline: u32,
+    /// The position that a standby has replayed, or the last known of the primary.
+    pub lsn: Option<u64>,
+    /// How far a standby is behind.
+    pub lag: Option<HostLag>,
+    /// Requests that were sent there because they read.
+    pub reads: u64,
+    /// Server connections in use.
+    pub server_active: u64,
+    /// Those that are free to use.
+    pub server_idle: u64,
+    /// Those that are logging in.
+    pub server_login: u64,
+    /// The last failed connection or login, if none has succeeded since.
+    pub error: Option<ServerError>,
+}
+
+/// How far a standby is behind the primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLag {
+    /// In bytes of WAL.
+    pub bytes: u64,
+    /// In microseconds.
+    pub time_us: u64,
+}
+
+impl ClusterRow {
+    /// Adds what another shard has seen of the same entry.
+    pub fn add(&mut self, other: ClusterRow) {
+        self.system = if self.system == 0 { other.system } else { self.system };
+        self.timeline = self.timeline.max(other.timeline);
+        for row in other.hosts {
+            match self.hosts.iter_mut().find(|host| host.label == row.label) {
+                Some(host) => host.add(row),
+                None => self.hosts.push(row),
+            }
+        }
+    }
+}
+
+impl ClusterHostRow {
+    /// Adds what another shard has seen: the newer is what it is, by all that agree with it.
+    fn add(&mut self, other: ClusterHostRow) {
+        let (reads, active) = (self.reads + other.reads, self.server_active + other.server_active);
+        let (idle, login) = (self.server_idle + other.server_idle, self.server_login + other.server_login);
+        let detached_us = earlier(self.detached_us, other.detached_us);
+        let is_newer = other.seen_us > self.seen_us;
+        let (newer, older) =
+            if is_newer { (other, std::mem::take(self)) } else { (std::mem::take(self), other) };
+        let since_us = match newer.role == older.role && older.seen_us > 0 {
+            true => newer.since_us.min(older.since_us),
+            false => newer.since_us,
+        };
+        let error = match (newer.error, older.error) {
+            (Some(one), Some(other)) => Some(one.merged(other)),
+            (one, other) => one.or(other),
+        };
+        *self = ClusterHostRow {
+            detached_us,
+            since_us,
+            reads,
+            server_active: active,
+            server_idle: idle,
+            server_login: login,
+            error,
+            ..newer
+        };
+    }
+}
+
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(role: HostRole, since_us: u64, seen_us: u64) -> ClusterHostRow {
+        let error = ServerError { message: role_name(role).to_owned(), since_us, last_us: since_us };
+        let error = (role == HostRole::Down).then_some(error);
+        let (label, lsn) = ("a:1".to_owned(), Some(seen_us));
+        ClusterHostRow { label, role, since_us, seen_us, lsn, reads: 3, error, ..ClusterHostRow::default() }
+    }
+
+    fn role_name(role: HostRole) -> &'static str {
+        if role == HostRole::Down { "refused" } else { "" }
+    }
+
+    fn both(one: ClusterHostRow, other: ClusterHostRow) -> ClusterHostRow {
+        let cluster = |row| ClusterRow { hosts: vec![row], ..ClusterRow::default() };
+        let mut sum = cluster(one);
+        sum.add(cluster(other));
+        sum.hosts.remove(0)
+    }
+
+    #[test]
+    fn a_host_is_what_it_was_last_seen_to_be() {
+        let unseen = || ClusterHostRow { label: "a:1".to_owned(), ..ClusterHostRow::default() };
+        for rows in [(unseen(), host(HostRole::Standby, 5, 9)), (host(HostRole::Standby, 5, 9), unseen())] {
+            let sum = both(rows.0, rows.1);
+            assert_eq!((sum.role, sum.since_us, sum.reads), (HostRole::Standby, 5, 3));
+        }
+        let sum = both(host(HostRole::Standby, 5, 9), host(HostRole::Standby, 3, 8));
+        assert_eq!((sum.since_us, sum.seen_us, sum.lsn, sum.reads), (3, 9, Some(9), 6));
+        let sum = both(host(HostRole::Standby, 5, 9), host(HostRole::Down, 10, 10));
+        assert_eq!((sum.role, sum.since_us), (HostRole::Down, 10));
+        let sum = both(host(HostRole::Standby, 5, 11), host(HostRole::Down, 10, 10));
+        assert_eq!((sum.role, sum.since_us, sum.error.is_some()), (HostRole::Standby, 5, true));
+    }
+
+    #[test]
+    fn hosts_of_all_shards_are_there() {
+        let mut sum = ClusterRow { system: 0, timeline: 2, ..ClusterRow::default() };
+        sum.add(ClusterRow {
+            system: 7,
+            timeline: 1,
+            hosts: vec![host(HostRole::Down, 1, 1)],
+            ..ClusterRow::default()
+        });
+        assert_eq!((sum.system, sum.timeline, sum.hosts.len()), (7, 2, 1));
+    }
 }

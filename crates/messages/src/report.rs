@@ -1,8 +1,9 @@
 //! Messages of a shard to the control thread.
 
 use crate::{
-    AdminQuery, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, MemoryRow,
-    PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow, UserRow, ZoneRow,
+    AdminQuery, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow,
+    MemoryRow, PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow, UserRow,
+    ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -90,4 +91,6 @@ pub enum Listing {
     Hosts(Vec<HostRow>),
     /// [`crate::Subject::Zones`].
     Zones(Vec<ZoneRow>),
+    /// [`crate::Subject::Clusters`].
+    Clusters(Vec<ClusterRow>),
 }

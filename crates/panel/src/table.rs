@@ -70,6 +70,11 @@ impl<'a, C: ViewColumn> ViewRow<'a, C> {
         self.text(column).unwrap_or_default().to_owned()
     }
 
+    /// It is NULL.
+    pub(crate) fn is_null(&self, column: C) -> bool {
+        matches!(self.cells.get(column.index()), Some(Cell::Null) | None)
+    }
+
     /// A column of numbers; NULL, and what is negative, is 0.
     pub(crate) fn number(&self, column: C) -> u64 {
         match self.cells.get(column.index()) {

@@ -185,6 +185,8 @@ impl ConnectionCounts {
 pub trait PoolRegistry: Send + Sync {
     /// The pool; at the first call it is created on the shard with the fewest pools.
     fn pool(&self, database: &str, user: &str) -> Arc<SharedPool>;
+    /// The pool for its reads on one of its hosts.
+    fn host_pool(&self, database: &str, user: &str, host: &str) -> Arc<SharedPool>;
     /// This shard has no local pool any more: if no shard has one, the pool is forgotten.
     fn forget_pool(&self, _database: &str, _user: &str) {}
     /// No pool of this database is left on this shard: if none is anywhere, its counts are forgotten.

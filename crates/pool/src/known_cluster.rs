@@ -12,6 +12,10 @@ pub struct KnownCluster {
     system: AtomicU64,
     /// 0 is not known.
     timeline: AtomicU32,
+    /// How often clients have written, where that is counted.
+    writes: AtomicU64,
+    /// How often the schema may have changed.
+    schema_changes: AtomicU64,
 }
 
 /// Why a server is none of the cluster's.
@@ -43,6 +47,29 @@ impl KnownCluster {
     pub fn known(&self) -> Option<(u64, u32)> {
         let system = self.system.load(Ordering::Acquire);
         (system != 0).then(|| (system, self.timeline.load(Ordering::Acquire)))
+    }
+
+    /// A client has written, and knows it.
+    pub fn note_write(&self) {
+        self.writes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often clients have written.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// The schema may have changed.
+    pub fn note_schema_change(&self) {
+        self.schema_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often it may have.
+    #[inline]
+    #[must_use]
+    pub fn schema_changes(&self) -> u64 {
+        self.schema_changes.load(Ordering::Acquire)
     }
 
     /// The servers of the entry may be those of another cluster from here on.

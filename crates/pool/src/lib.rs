@@ -15,6 +15,7 @@
 //!     waits_for_pin: false,
 //!     pool_size: 1,
 //!     min_pool_size: 0,
+//!     keeps_own: false,
 //!     reserve_pool_size: 0,
 //!     reserve_pool_timeout_us: 0,
 //!     max_db_connections: 0,

@@ -35,6 +35,8 @@ pub struct Limits {
     pub pool_size: u32,
     /// `min_pool_size`.
     pub min_pool_size: u32,
+    /// Each shard keeps one of its own, whatever the others have.
+    pub keeps_own: bool,
     /// `reserve_pool_size`.
     pub reserve_pool_size: u32,
     /// `reserve_pool_timeout`, microseconds; 0 switches the reserve off.
@@ -146,6 +148,14 @@ impl Pool {
         self.open
     }
 
+    /// Servers that are not idle, and clients that wait for one.
+    #[must_use]
+    pub fn in_use(&self) -> u32 {
+        let idle = u32::try_from(self.idle.len()).unwrap_or(u32::MAX);
+        let waiting = u32::try_from(self.queue.shared_len()).unwrap_or(u32::MAX);
+        self.open.saturating_sub(idle).saturating_add(waiting)
+    }
+
     /// Idle servers, the longest idle first.
     #[must_use]
     pub fn idle(&self) -> &[IdleServer] {
@@ -233,7 +243,7 @@ impl Pool {
             0 => self.limits.min_pool_size,
             size => self.limits.min_pool_size.min(size),
         };
-        self.shared.servers.taken() < minimum
+        self.shared.servers.taken() < minimum || self.limits.keeps_own && self.open == 0
     }
 
     /// Takes a permit to open one more server, from the pool, the database and the user; all or none.
@@ -368,6 +378,7 @@ pub(crate) mod tests {
             mode: PoolMode::Transaction,
             pool_size,
             min_pool_size: 0,
+            keeps_own: false,
             reserve_pool_size: 0,
             reserve_pool_timeout_us: 5_000_000,
             max_db_connections: 0,

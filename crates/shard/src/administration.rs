@@ -33,6 +33,8 @@ pub(crate) struct Administration {
     all_paused: bool,
     paused_databases: BTreeSet<String>,
     disabled_databases: BTreeSet<String>,
+    /// Databases and hosts.
+    detached_hosts: BTreeSet<(String, String)>,
     suspended_since_us: Option<u64>,
     shutdown: Option<ShutdownMode>,
     pending: Vec<Pending>,
@@ -67,6 +69,19 @@ impl Administration {
             self.disabled_databases.insert(database);
         } else {
             self.disabled_databases.remove(&database);
+        }
+    }
+
+    /// DETACH is in force for this host of a database.
+    pub(crate) fn is_detached(&self, database: &str, host: &str) -> bool {
+        self.detached_hosts.iter().any(|(of, detached)| of == database && detached == host)
+    }
+
+    pub(crate) fn set_detached(&mut self, database: String, host: String, is_detached: bool) {
+        if is_detached {
+            self.detached_hosts.insert((database, host));
+        } else {
+            self.detached_hosts.remove(&(database, host));
         }
     }
 

@@ -153,7 +153,9 @@ fn audit_pools(core: &Core, audit: &mut Audit) {
         let waiting = pool.queue.shared().chain(pool.queue.dedicated()).chain(pool.queue.pins());
         for waiter in waiting {
             match core.conns.get(ConnId(waiter.client)) {
-                Some(Conn::Client(client)) if client.pool == Some(index) && waits(client) => queued += 1,
+                Some(Conn::Client(client)) if client.served_by() == Some(index) && waits(client) => {
+                    queued += 1;
+                }
                 Some(Conn::InternalClient(_)) => {}
                 _ => audit.contradict(format!("{name}: {waiter:?} is queued and does not wait")),
             }
@@ -208,9 +210,10 @@ struct Counted {
 impl Counted {
     fn add(&mut self, index: PoolId, conn: &Conn) {
         match conn {
-            Conn::Client(client) if client.pool == Some(index) => {
-                self.clients += u32::from(client.counted.is_in_pool());
-                self.waiting += usize::from(waits(client));
+            Conn::Client(client) => {
+                let is_of_pool = client.pool == Some(index);
+                self.clients += u32::from(is_of_pool && client.counted.is_in_pool());
+                self.waiting += usize::from(client.served_by() == Some(index) && waits(client));
             }
             Conn::Server(server) if server.pool == index => {
                 self.open += u32::from(!server.listens);

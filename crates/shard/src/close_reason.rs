@@ -35,6 +35,8 @@ pub(crate) enum CloseReason<'a> {
     LeftBehind,
     /// A standby was promoted, and the entry's connections go to standbys.
     Promoted,
+    /// DETACH.
+    Detached,
     /// The server has said that it ends.
     SentFatal,
     /// Its end of file or error came unexpectedly.
@@ -106,6 +108,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::HostMoved => "obsolete connection",
             CloseReason::LeftBehind => "there is a primary on a newer timeline",
             CloseReason::Promoted => "server is not in hot standby mode any more",
+            CloseReason::Detached => "host was detached",
             CloseReason::SentFatal => "server sent FATAL",
             CloseReason::Crashed => "server conn crashed?",
             CloseReason::UnexpectedBytes => "unexpected bytes from an idle server",

@@ -11,13 +11,16 @@ use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::link::{checkout, client_end, internal_query, listener, opening, pins, sequences, server_end};
 use crate::local_pools::table::PoolId;
-use crate::pools::unused;
+use crate::pools::{standbys, unused};
 use crate::server::InternalQuery;
 use crate::servers::hosts;
 use crate::state::ShardState;
 use crate::time::{micros, passed};
 use crate::transfer::export;
 use crate::{ConnId, cancel, client, pending, server, servers, suspension};
+
+/// What clients get that have waited for `failover_timeout`.
+const NO_HOST: &str = "no host of this database is what its connections go to (failover_timeout)";
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
@@ -56,6 +59,7 @@ impl ShardState {
             self.check_pool(local_pool);
         }
         unused::forget_retired(&mut self.core);
+        self.core.local_pools.forget_unused_clusters();
         pending::paused_progress(&mut self.core);
         if self.core.exporting.is_some() {
             export::export_all(&mut self.core);
@@ -234,15 +238,24 @@ impl ShardState {
         let mut late = Vec::new();
         let mut told = Vec::new();
         for local_pool in self.core.local_pools.values() {
+            if local_pool.pool.queue.is_empty() && local_pool.pool.queue.pins().next().is_none() {
+                continue;
+            }
             let user = self.core.config.user(&local_pool.user).map(|user| &**user);
             let limit_us = micros(self.core.config.query_wait_timeout(&local_pool.database, user));
             let query_us = micros(self.core.config.query_timeout(user));
+            let failover_us = micros(self.core.config.failover_timeout(&local_pool.database));
+            let unavailable_us = local_pool.unavailable_since_us();
             let queue = &local_pool.pool.queue;
             for waiter in queue.shared().chain(queue.dedicated()).chain(queue.pins()) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
                 } else if passed(now_us, waiter.since_us, limit_us) {
                     late.push((ConnId(waiter.client), sqlstate::TOO_MANY_CONNECTIONS, "query_wait_timeout"));
+                } else if unavailable_us
+                    .is_some_and(|us| passed(now_us, us.max(waiter.since_us), failover_us))
+                {
+                    late.push((ConnId(waiter.client), sqlstate::CANNOT_CONNECT_NOW, NO_HOST));
                 } else if passed(now_us, waiter.since_us, notify_us) {
                     told.push(ConnId(waiter.client));
                 }
@@ -264,6 +277,7 @@ impl ShardState {
         sequences::yield_to_waiters(&mut self.core, pool_id);
         opening::serve_or_open(&mut self.core, pool_id);
         listener::check(&mut self.core, pool_id);
+        standbys::check(&mut self.core, pool_id);
         unused::forget_unused_pool(&mut self.core, pool_id);
     }
 

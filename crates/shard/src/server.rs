@@ -66,6 +66,10 @@ pub(crate) enum InternalQuery {
     Unlisten,
     /// It is asked which tables and views may change a session, for its pool.
     Relations,
+    /// It is asked how far it is in the WAL; a primary for this sample.
+    Position(u64),
+    /// It is asked which names decide what only reads, for its pool.
+    RoutingNames,
     /// DISCARD ALL, before this internal client's query.
     Freshen(ConnId),
     /// `connect_query` runs again after that.
@@ -112,6 +116,8 @@ pub(crate) struct Server {
     pub(crate) timeline: Option<u32>,
     /// Output has not all gone to the system; [`crate::Event::SendBufferEmpty`] will come.
     pub(crate) unsent: bool,
+    /// It has been asked how far it is since it last had a client.
+    pub(crate) was_asked: bool,
     /// What it has sent since it last had a client or answered a query of Weir's own.
     pub(crate) unasked_bytes: u32,
     /// Asked not to be read, because its client reads slowly.

@@ -375,7 +375,7 @@ fn all_shards_have_one_budget_and_tell_each_other_when_a_pin_ends() {
     let late = pinning.world.client(&[]);
     pinning.world.query(late, TEMP);
     assert!(pinning.is_waiting(late), "behind the one that has waited longer");
-    let freed = ShardMessage::PermitFreed { database: "d".to_owned(), user: "u".to_owned() };
+    let freed = ShardMessage::PermitFreed { database: "d".to_owned(), user: "u".to_owned(), host: None };
     pinning.world.event(Event::ShardMessage(freed));
     let server = pinning.server_with(TEMP).expect("it is notified");
     assert!(pinning.is_waiting(late) && !pinning.world.paused.contains(&client));

@@ -178,6 +178,7 @@ fn another_shard_is_asked_for_room_though_this_one_has_its_share() {
     world.event(Event::ShardMessage(ShardMessage::PermitFreed {
         database: "d".to_owned(),
         user: "u".to_owned(),
+        host: None,
     }));
     world.server();
     assert!(is_greeted(&mut world, third));

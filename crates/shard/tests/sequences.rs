@@ -218,6 +218,7 @@ fn another_thread_gets_the_place_of_one_that_is_kept_for_values() {
             limit: LimitOf::Pool,
             database: "d".into(),
             user: "u".into(),
+            host: None,
         };
         world.event(Event::ShardMessage(message));
     };

@@ -431,3 +431,19 @@ fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
     let sent = world.text(conn);
     assert!(!sent.contains("select 1") && sent.contains('X'), "{sent}");
 }
+
+#[test]
+fn clients_wait_for_a_host_of_the_right_role_as_long_as_they_may() {
+    let (mut world, client) = waiting("host=a,b target_session_attrs=primary failover_timeout=10");
+    is_refused(&mut world, "a:5432", &STANDBY);
+    is_refused(&mut world, "b:5432", &STANDBY);
+    for second in 1..=10 {
+        assert!(!world.closed.contains(&client), "after {second} s");
+        world.pass(1_000);
+        while !world.connecting.is_empty() {
+            is_down(&mut world);
+        }
+    }
+    world.pass(1_000);
+    assert!(world.closed.contains(&client) && world.text(client).contains("57P03"));
+}

@@ -152,6 +152,7 @@ fn a_shard_that_is_asked_gives_what_is_idle_and_of_that_limit_alone() {
             limit,
             database,
             user,
+            host: None,
         })
     };
     world.sent.clear();

@@ -17,6 +17,7 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Inner {
     pools: BTreeMap<(String, String), Arc<SharedPool>>,
+    host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
     pools_on: Vec<u32>,
@@ -94,6 +95,11 @@ impl Names {
 }
 
 impl PoolRegistry for Names {
+    fn host_pool(&self, database: &str, user: &str, host: &str) -> Arc<SharedPool> {
+        let key = (database.to_owned(), user.to_owned(), host.to_owned());
+        self.with(|inner| Arc::clone(inner.host_pools.entry(key).or_default()))
+    }
+
     fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         self.with(|inner| {
             let key = (database.to_owned(), user.to_owned());

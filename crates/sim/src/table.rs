@@ -111,8 +111,8 @@ pub const INVARIANTS: [Invariant; 21] = [
     ),
     row(
         "I19",
-        "A read goes to a replica only where that is allowed.",
-        "nothing: Weir does not split reads yet",
+        "A read goes to a standby only where that is allowed: it is known to read, the standby has what its client has written, and nothing else of the client's goes there.",
+        "whole shards in memory (`crates/shard/tests/read_write_split.rs`); the end-to-end tests, with a corpus of statements on real servers; not yet the simulator",
     ),
     row(
         "I20",

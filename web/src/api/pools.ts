@@ -1,6 +1,6 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cluster, Pool, PoolDetails, CreatePool, Preview } from './types';
+import type { Cluster, Hosts, Pool, PoolDetails, CreatePool, Preview } from './types';
 
 export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
@@ -24,6 +24,11 @@ export async function pools(signal?: AbortSignal): Promise<Pool[]> {
 
 export async function pool(name: string, signal?: AbortSignal): Promise<PoolDetails> {
   return (await get<{ pool: PoolDetails }>(at(name), signal)).pool;
+}
+
+/** The hosts of a pool whose reads go to standbys; none of any other. */
+export function hosts(database: string, signal?: AbortSignal): Promise<Hosts> {
+  return get(`/hosts${query({ database })}`, signal);
 }
 
 /** What saving would change; `was` is the pool's present name, null for a new one. */

@@ -191,6 +191,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Entries whose reads go to standbys, and their hosts. */
+        get: operations["hosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/lab/runs": {
         parameters: {
             query?: never;
@@ -1104,6 +1121,65 @@ export interface components {
             /** Format: int64 */
             step_seconds: number;
         };
+        /** @description A host of an entry. */
+        HostView: {
+            /** @description The entry. */
+            database: string;
+            /** @description DETACH is in force. */
+            detached: boolean;
+            host: string;
+            /**
+             * Format: int64
+             * @description How far a standby is behind.
+             */
+            lag_bytes: number | null;
+            /** Format: double */
+            lag_seconds: number | null;
+            /** @description Why it cannot be logged in to, or was not the last time. */
+            last_error: string | null;
+            /** Format: int64 */
+            port: number;
+            /**
+             * Format: int64
+             * @description Requests that were sent there because they read.
+             */
+            reads: number;
+            /** @description The position that a standby has replayed, or the last known of the primary, as PostgreSQL writes it. */
+            replay_lsn: string | null;
+            /** Format: int64 */
+            servers_active: number;
+            /** Format: int64 */
+            servers_idle: number;
+            /** Format: int64 */
+            servers_login: number;
+            /** @description RFC 3339; since when it is in that state. Null while that is not known. */
+            since: string | null;
+            /** @description `primary`, `standby`, `down`, `detached` or `unknown`. */
+            state: string;
+            /** Format: int64 */
+            timeline: number | null;
+        };
+        /** @description Entries and their hosts. */
+        Hosts: {
+            entries: components["schemas"]["HostsSummary"][];
+            hosts: components["schemas"]["HostView"][];
+        };
+        /** @description What an entry is in. */
+        HostsSummary: {
+            /** @description The entry. */
+            database: string;
+            /** @description What to do about it. */
+            detail: string;
+            /** @description Host and port. */
+            primary: string | null;
+            /**
+             * Format: int64
+             * @description Standbys that may serve reads.
+             */
+            standbys: number;
+            /** @description `ok`, `no primary`, `no standby`, `two primaries` or `unknown`. */
+            state: string;
+        };
         /** @description That it is meant. */
         KillConfirmation: {
             /** @description The database's name, typed again. */
@@ -1927,6 +2003,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["History"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    hosts: {
+        parameters: {
+            query?: {
+                /** @description Of this entry. */
+                database?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Hosts"];
                 };
             };
             401: {

@@ -1,4 +1,4 @@
-//! The shapes of console statements: a command word with at most one argument, and SET.
+//! The shapes of console statements: a command word with at most one argument, or with a database and its host, and SET.
 //! Never takes two statements in one query: PgBouncer does not, and a half-done pair would be worse than none.
 
 use super::lexer::{Lexer, Token};
@@ -28,7 +28,31 @@ pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, ParseError> {
         Some(Token::Semicolon) => return finished(&mut lexer, Statement::Command { word, argument: None }),
         Some(token) => Some(name(token, values)?),
     };
+    if let Some(database) = argument.clone().filter(|_| takes_host(&word)) {
+        return host(&mut lexer, word, database, values);
+    }
     finished(&mut lexer, Statement::Command { word, argument })
+}
+
+fn takes_host(word: &str) -> bool {
+    ["attach", "detach"].iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+/// What follows the database of a command that names one of its hosts, too.
+fn host(
+    lexer: &mut Lexer<'_>,
+    word: String,
+    database: String,
+    values: Values<'_>,
+) -> Result<Statement, ParseError> {
+    match lexer.next()? {
+        None => Ok(Statement::Command { word, argument: Some(database) }),
+        Some(Token::Semicolon) => finished(lexer, Statement::Command { word, argument: Some(database) }),
+        Some(token) => {
+            let host = name(token, values)?;
+            finished(lexer, Statement::HostCommand { word, database, host })
+        }
+    }
 }
 
 /// The command's word; None where there is nothing but semicolons.
@@ -122,6 +146,31 @@ mod tests {
         assert_eq!(parse("KILL a b"), Err(ParseError::Trailing));
         assert_eq!(parse("SHOW 'pools'"), Err(ParseError::Sign('\'')));
         assert_eq!(parse("PAUSE \"\""), Err(ParseError::Incomplete));
+    }
+
+    #[test]
+    fn a_host_follows_the_database_of_commands_that_take_one() {
+        let on_host = |word: &str, database: &str, host: &str| {
+            Ok(Statement::HostCommand { word: word.into(), database: database.into(), host: host.into() })
+        };
+        assert_eq!(parse("DETACH app db2"), on_host("DETACH", "app", "db2"));
+        assert_eq!(
+            parse("attach app db2.example.org:5433;"),
+            on_host("attach", "app", "db2.example.org:5433")
+        );
+        assert_eq!(parse("DETACH \"my db\" \"::1\""), on_host("DETACH", "my db", "::1"));
+        assert_eq!(
+            parse("DETACH app /run/postgresql:5432"),
+            on_host("DETACH", "app", "/run/postgresql:5432")
+        );
+        assert_eq!(parse("DETACH app"), command("DETACH", Some("app")));
+        assert_eq!(parse("DETACH app;"), command("DETACH", Some("app")));
+        assert_eq!(parse("DETACH"), command("DETACH", None));
+        assert_eq!(parse("DETACH app h1 h2"), Err(ParseError::Trailing));
+        assert_eq!(parse("DETACH app ''"), Err(ParseError::Sign('\'')));
+        let values = [Some("app".to_owned()), Some("h1:1".to_owned())];
+        assert_eq!(super::parse("DETACH $1 $2", Some(&values)), on_host("DETACH", "app", "h1:1"));
+        assert_eq!(parse("DETACH $1 $2").map(|statement| statement.parameters()), Ok(2));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub fn probe(bytes: &[u8]) {
         Statement::Command { word, argument: Some(argument) } => {
             format!("{} {}", quoted(word, '"'), quoted(argument, '"'))
         }
+        Statement::HostCommand { word, database, host } => {
+            format!("{} {} {}", quoted(word, '"'), quoted(database, '"'), quoted(host, '"'))
+        }
         Statement::Set { key, value } => format!("SET {} TO {}", quoted(key, '"'), quoted(value, '\'')),
     };
     if respelled.len() <= LONGEST {
@@ -39,6 +42,7 @@ mod tests {
         "/* x /* y */ */ KILL_CLIENT 12 -- z\n;",
         "SET client_encoding TO \"UTF8\"",
         "SHUTDOWN wait_for_clients",
+        "DETACH \"a b\" db2:5432;",
         "é = 'ü' \u{0}",
     ];
 

@@ -38,13 +38,16 @@ pub enum Argument {
     Optional,
     /// A word.
     Required,
+    /// A database and one of its hosts.
+    Host,
 }
 
 impl Argument {
     pub(crate) fn allows(self, argument: Option<&str>) -> bool {
         match self {
             Argument::None => argument.is_none(),
-            Argument::Optional => true,
+            // What is missing is named by the command.
+            Argument::Optional | Argument::Host => true,
             Argument::Required => argument.is_some(),
         }
     }
@@ -91,6 +94,10 @@ pub static COMMANDS: &[CommandRow] = commands! {
         disable;
     "ENABLE", Optional, Admin, Same, Some(" <db>"), "Undoes DISABLE.",
         enable;
+    "DETACH", Host, Admin, Own, Some(" <db> <host>[:<port>]"), "Sends no reads to one of the hosts of an entry with read_write_split; its connections for reads are closed as they become free.",
+        detach;
+    "ATTACH", Host, Admin, Own, Some(" <db> <host>[:<port>]"), "Undoes DETACH.",
+        attach;
     "SUSPEND", None, Admin, Same, Some(""), "Flushes buffers, then suspends all activity until RESUME.",
         suspend;
     "WAIT_CLOSE", Optional, Admin, Same, Some(" [<db>]"), "Waits until server connections made obsolete by RECONNECT or RELOAD are closed.",
@@ -175,6 +182,58 @@ fn set_disabled(
     control.broadcast(&Command::Disable { database, disabled });
     control.complete(context.requester, word);
     Ok(())
+}
+
+fn detach(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    set_detached(control, context, "DETACH", "detach hosts of", true)
+}
+
+fn attach(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    set_detached(control, context, "ATTACH", "attach hosts of", false)
+}
+
+fn set_detached(
+    control: &mut Control,
+    context: &CommandContext<'_>,
+    word: &'static str,
+    verb: &'static str,
+    detached: bool,
+) -> Result<(), CommandError> {
+    let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };
+    let host = host(control, &database, context.host.ok_or(CommandError::HostNeeded)?)?;
+    log_command(control, word, Some(&format!("{database} {host}")));
+    control.pause_state.set_detached(&database, &host, detached);
+    let order =
+        |request| Command::Detach { request, database: database.clone(), host: host.clone(), detached };
+    control.request_all(Some(context.requester), Purpose::Detach(word), false, order);
+    Ok(())
+}
+
+/// Name and port of the host that is meant: one of the entry's, or one that it had when it was detached.
+fn host(control: &Control, database: &str, written: &str) -> Result<String, CommandError> {
+    if control.pause_state.detaches(database, written) {
+        return Ok(written.to_owned());
+    }
+    let entry =
+        control.config.database(database).ok_or_else(|| CommandError::NoSuchDatabase(database.to_owned()))?;
+    if !entry.read_write_split {
+        return Err(CommandError::NotSplit(database.to_owned()));
+    }
+    let hosts = entry.host.iter().enumerate();
+    let labels = hosts.map(|(place, host)| (host.as_str(), format!("{host}:{}", entry.port.of(place))));
+    let mut found: Vec<String> =
+        labels.filter(|(name, label)| *name == written || label == written).map(|(_, label)| label).collect();
+    found.dedup();
+    match (found.pop(), found.is_empty()) {
+        (Some(host), true) => Ok(host),
+        (Some(last), false) => {
+            let labels = [found.join(", "), last].join(", ");
+            Err(CommandError::SeveralHosts { host: written.to_owned(), labels })
+        }
+        (None, _) => {
+            Err(CommandError::NoSuchHost { database: database.to_owned(), host: written.to_owned() })
+        }
+    }
 }
 
 fn suspend(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
@@ -499,6 +558,47 @@ mod tests {
             let Some((1, Command::Disable { database, disabled })) = harness.told.last() else { panic!() };
             assert_eq!((database.as_str(), *disabled), ("app", on));
         }
+    }
+
+    #[test]
+    fn a_host_is_detached_by_its_name_and_port() {
+        let mut harness = Harness::with(
+            2,
+            "[databases]\napp = host=h1,h2,h2 port=1,2,3 read_write_split=1\nplain = host=h1,h2\n",
+        );
+        for (sql, text) in [
+            ("DETACH", "a database is required"),
+            ("DETACH app", "a host is required"),
+            ("DETACH dne h1", "no such database: dne"),
+            ("DETACH plain h1", "database plain does not use read_write_split"),
+            ("DETACH app h3", "no such host of database app: h3"),
+            ("ATTACH app h1:9", "no such host of database app: h1:9"),
+            ("DETACH app h2", "h2 has several ports, name one: h2:2, h2:3"),
+            ("DETACH pgbouncer h1", "cannot detach hosts of admin db: pgbouncer"),
+        ] {
+            harness.ask(sql);
+            assert_eq!(harness.error(), ("08P01", text), "{sql}");
+        }
+        assert!(harness.told.is_empty() && harness.operations.is_empty());
+        for (sql, word, on, label) in [
+            ("DETACH app h1", "DETACH", true, "h1:1"),
+            ("DETACH app h2:3", "DETACH", true, "h2:3"),
+            ("attach app h1:1", "ATTACH", false, "h1:1"),
+        ] {
+            harness.ask(sql);
+            let Some((1, Command::Detach { database, host, detached, .. })) = harness.told.last() else {
+                panic!()
+            };
+            assert_eq!((database.as_str(), host.as_str(), *detached), ("app", label, on));
+            let replies = harness.replies.len();
+            harness.done(0, 1);
+            assert_eq!(harness.replies.len(), replies, "{sql} is answered when every shard has done it");
+            harness.done(1, 0);
+            assert_eq!(harness.tag(), word);
+        }
+        assert!(harness.logged("DETACH 'app h2:3' command issued"));
+        harness.ask("KILL app h1");
+        assert_eq!(harness.error().0, "42601");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) requester: Requester,
     pub(crate) role: Role,
     pub(crate) argument: Option<&'a str>,
+    /// The host of the database that is the argument.
+    pub(crate) host: Option<&'a str>,
     /// The statement as sent, for error messages.
     pub(crate) sql: &'a str,
 }
@@ -36,7 +38,8 @@ impl Control {
     /// Executes a console statement; the reply may follow when the shards have answered.
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let requester = Requester::of(&query);
-        let context = CommandContext { requester, role: query.role, argument: None, sql: &query.sql };
+        let context =
+            CommandContext { requester, role: query.role, argument: None, host: None, sql: &query.sql };
         let read = console::parse(&query.sql, query.parameters.as_deref());
         if query.mode == StatementMode::Describe {
             return self.describe(&context, read);
@@ -51,7 +54,8 @@ impl Control {
     pub(crate) fn answer_panel(&mut self, panel_query: PanelQuery) {
         let sql = panel_query.display_text();
         let requester = Requester::Panel { id: panel_query.id };
-        let context = CommandContext { requester, role: panel_query.role, argument: None, sql: &sql };
+        let context =
+            CommandContext { requester, role: panel_query.role, argument: None, host: None, sql: &sql };
         self.run(context, &panel_query.statement);
     }
 
@@ -64,6 +68,11 @@ impl Control {
             Statement::Set { key, value } => self.set(&context, key, value),
             Statement::Command { word, argument } => {
                 context.argument = argument.as_deref();
+                self.command(word, &context)
+            }
+            Statement::HostCommand { word, database, host } => {
+                context.argument = Some(database.as_str());
+                context.host = Some(host.as_str());
                 self.command(word, &context)
             }
         };
@@ -89,6 +98,7 @@ impl Control {
         let described = read.map_err(|_| context.invalid()).and_then(|statement| {
             let columns = match &statement {
                 Statement::Command { word, argument } => columns_of(context, word, argument.as_deref())?,
+                Statement::HostCommand { word, .. } => columns_of(context, word, None)?,
                 Statement::Empty | Statement::Set { .. } => None,
             };
             Ok(vec![
@@ -220,6 +230,7 @@ impl Control {
             (Purpose::Kill, Some(requester)) => self.complete(requester, "KILL"),
             (Purpose::Suspend, Some(requester)) => self.complete(requester, "SUSPEND"),
             (Purpose::WaitClose, Some(requester)) => self.complete(requester, "WAIT_CLOSE"),
+            (Purpose::Detach(word), Some(requester)) => self.complete(requester, word),
             (Purpose::KillClient(0), Some(requester)) => {
                 self.refuse(requester, &CommandError::ClientNotFound)
             }

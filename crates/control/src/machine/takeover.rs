@@ -79,6 +79,10 @@ impl Control {
         for database in disabled {
             self.broadcast(&Command::Disable { database, disabled: true });
         }
+        let detached: Vec<(String, String)> = self.pause_state.all_detached().cloned().collect();
+        for (database, host) in detached {
+            self.broadcast(&Command::Detach { request, database, host, detached: true });
+        }
     }
 }
 
@@ -112,6 +116,24 @@ mod tests {
         assert_eq!((paused.as_str(), database.as_str()), ("app", "other"));
         new.ask("RESUME app");
         assert_eq!(new.tag(), "RESUME");
+    }
+
+    #[test]
+    fn what_is_detached_stays_detached_in_the_next_process() {
+        let entries = "[databases]\nmy-db = host=h1,h2 pool_mode=transaction read_write_split=1\n";
+        let mut old = Harness::with(1, entries);
+        old.ask("DETACH my-db h2");
+        old.ask("TAKEOVER line");
+        let (_, note) = old.handed_over.clone().expect("an output");
+        let mut new = Harness::with(1, entries);
+        new.control.import(&note);
+        new.input(Input::Tick);
+        let [(0, Command::Detach { database, host, detached: true, .. })] = &new.told[..] else {
+            panic!("{:?}", new.told)
+        };
+        assert_eq!((database.as_str(), host.as_str()), ("my-db", "h2:5432"));
+        let rows = new.show("SHOW HOSTS", &crate::harness::empty);
+        assert_eq!(rows[1][3], messages::Cell::from("detached"));
     }
 
     #[test]

@@ -228,6 +228,41 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW HOSTS.
+    HostColumn {
+        Database: text "database",
+        Host: text "host",
+        Port: int "port",
+        State: text "state",
+        Detached: int "detached",
+        Since: text "since",
+        Timeline: int "timeline",
+        ReplayLsn: text "replay_lsn",
+        LagBytes: int "lag_bytes",
+        LagMs: int "lag_ms",
+        Reads: numeric "reads",
+        ServerActive: int "server_active",
+        ServerIdle: int "server_idle",
+        ServerLogin: int "server_login",
+        LastError: text "last_error",
+    }
+}
+
+columns! {
+    /// The columns of SHOW CLUSTERS.
+    ClusterColumn {
+        Database: text "database",
+        Hosts: int "hosts",
+        Standbys: int "standbys",
+        Primary: text "primary",
+        Timeline: int "timeline",
+        SystemIdentifier: text "system_identifier",
+        State: text "state",
+        Detail: text "detail",
+    }
+}
+
+columns! {
     /// The columns of SHOW PINS.
     PinColumn {
         Database: text "database",
@@ -314,6 +349,12 @@ pub const LISTS: TypedView<ListColumn> = TypedView::new("LISTS");
 
 /// SHOW SHARDS.
 pub const SHARDS: TypedView<ShardColumn> = TypedView::new("SHARDS");
+
+/// SHOW HOSTS.
+pub const HOSTS: TypedView<HostColumn> = TypedView::new("HOSTS");
+
+/// SHOW CLUSTERS.
+pub const CLUSTERS: TypedView<ClusterColumn> = TypedView::new("CLUSTERS");
 
 /// SHOW PINS.
 pub const PINS: TypedView<PinColumn> = TypedView::new("PINS");

@@ -1,6 +1,9 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
-use messages::{DatabaseRow, Listing, PoolRow, ShardRow, SocketRow, Subject, UserRow};
+use messages::{
+    ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, ShardRow, SocketRow,
+    Subject, UserRow,
+};
 use telemetry::Counters;
 
 /// The example row of each subject.
@@ -20,6 +23,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Listeners => listeners(),
         Subject::Hosts => hosts(),
         Subject::Zones => zones(),
+        Subject::Clusters => clusters(),
     }
 }
 
@@ -168,4 +172,29 @@ fn hosts() -> Listing {
 
 fn zones() -> Listing {
     Listing::Zones(vec![messages::ZoneRow { name: "test".into(), serial: 4_000_000_000, hosts: 1 }])
+}
+
+fn clusters() -> Listing {
+    let host = |label: &str, role| ClusterHostRow {
+        label: label.to_owned(),
+        role,
+        since_us: 1_000_000,
+        seen_us: 61_000_000,
+        timeline: 3,
+        lsn: Some(0x16_b374_d848),
+        reads: 8,
+        server_active: 1,
+        server_idle: 2,
+        ..ClusterHostRow::default()
+    };
+    let lag = Some(HostLag { bytes: 4_096, time_us: 12_999 });
+    Listing::Clusters(vec![ClusterRow {
+        database: "app".into(),
+        system: 7_300_000_000_000_000_001,
+        timeline: 3,
+        hosts: vec![
+            host("h1:5432", HostRole::Primary),
+            ClusterHostRow { lag, ..host("h2:5432", HostRole::Standby) },
+        ],
+    }])
 }

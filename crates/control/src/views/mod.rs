@@ -4,6 +4,7 @@
 //! a file beside this one. The console's help, the manual and docs/pgbouncer.md follow the row. A new kind of source rows is a
 //! [`Subject`] and what sums it up in [`Aggregate`].
 
+mod clusters;
 mod columns;
 mod databases;
 mod durations;
@@ -28,11 +29,11 @@ use crate::pause_state::PauseState;
 use crate::statistics::Statistics;
 
 pub use columns::{
-    CONFIG, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS,
-    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
-    QUERY_TEXTS, QueryColumn, QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS,
-    SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn,
-    TypedView, ViewColumn,
+    CLUSTERS, CONFIG, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn,
+    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn,
+    PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn, QueryHistogramColumn,
+    QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn,
+    ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -134,6 +135,9 @@ const fn typed_stream<C: ViewColumn>(
 pub static VIEWS: &[View] = &[
     streamed("ACTIVE_SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::active),
     streamed("CLIENTS", &sockets::COLUMNS, &[Subject::Clients], sockets::plain),
+    typed(CLUSTERS, &[Subject::Clusters], clusters::entries).own(
+        "entries whose reads go to standbys: primary, usable standbys, and what to do if one is missing",
+    ),
     typed(CONFIG, &[], fixed::config),
     typed(DATABASES, &[Subject::Databases], databases::rows),
     whole("DNS_HOSTS", internals::HOSTS, &[Subject::Hosts], internals::hosts),
@@ -147,6 +151,8 @@ pub static VIEWS: &[View] = &[
     View { is_help: true, ..whole("HELP", &[], &[], |_| Vec::new()) },
     typed(HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms)
         .own("how long clients waited, transactions and queries took"),
+    typed(HOSTS, &[Subject::Clusters], clusters::hosts)
+        .own("hosts of entries whose reads go to standbys: what each is, how far behind, and its reads"),
     typed(LISTS, LISTED, fixed::lists),
     whole("MEM", internals::MEM, &[Subject::Memory], internals::memory)
         .different("counts Weir's own objects, which are fewer kinds than PgBouncer's"),

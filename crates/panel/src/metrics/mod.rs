@@ -7,6 +7,7 @@
 mod exposition;
 mod family;
 mod gauges;
+mod hosts;
 mod pins;
 mod process;
 mod statistics;
@@ -15,9 +16,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HistogramColumn, LISTS, ListColumn,
-    PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn,
-    SocketColumn, TotalsColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
+    ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS,
+    ShardColumn, SocketColumn, TotalsColumn,
 };
 use settings::Config;
 
@@ -50,6 +51,7 @@ pub(crate) struct MetricTables {
     errors: ViewTable<ErrorColumn>,
     shards: ViewTable<ShardColumn>,
     pins: ViewTable<PinTotalColumn>,
+    hosts: ViewTable<HostColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -80,7 +82,7 @@ impl MetricsSource {
         let control_client = &*self.control_client;
         let process = tokio::task::spawn_blocking(process::read);
         // At once: the control thread wakes up once for all of them.
-        let (lists, databases, pools, totals, histograms, errors, shards, pins, clients) = tokio::try_join!(
+        let (lists, databases, pools, totals, histograms, errors, shards, pins, hosts, clients) = tokio::try_join!(
             control_client.show(LISTS),
             control_client.show(DATABASES),
             control_client.show(POOLS),
@@ -89,6 +91,7 @@ impl MetricsSource {
             control_client.show(ERRORS),
             control_client.show(SHARDS),
             control_client.show(PIN_TOTALS),
+            control_client.show(HOSTS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -102,6 +105,7 @@ impl MetricsSource {
             errors,
             shards,
             pins,
+            hosts,
             clients,
             process,
             alerts,
@@ -129,6 +133,7 @@ impl MetricTables {
     fn write(&self, page: &mut dyn MetricWriter, config: &Config, version: &str) {
         gauges::write(page, self, config, version);
         pins::write(page, &self.pins);
+        hosts::write(page, &self.hosts);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

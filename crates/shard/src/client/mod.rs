@@ -5,6 +5,7 @@
 pub(crate) mod counted;
 pub(crate) mod held_pin;
 pub(crate) mod login;
+pub(crate) mod routed;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::cancel_key::Key;
 use crate::client::counted::Counted;
 use crate::client::held_pin::HeldPin;
 use crate::client::login::Login;
+use crate::client::routed::Routed;
 use crate::console_session::ConsoleSession;
 use crate::deferred_begin::DeferredBegin;
 use crate::local_pools::table::PoolId;
@@ -66,6 +68,8 @@ pub(crate) struct Client {
     pub(crate) startup: Option<Parameters>,
     /// Its pool on this shard, once it has logged in to one.
     pub(crate) pool: Option<PoolId>,
+    /// Where its last request went, where reads go elsewhere.
+    pub(crate) routed: Routed,
     /// What it sends to have its query cancelled.
     pub(crate) cancel_key: Key,
     /// By what it is found with that key, while it can be.
@@ -144,6 +148,7 @@ impl Client {
             parameters: Parameters::unknown(tracked),
             startup: None,
             pool: None,
+            routed: Routed::default(),
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,
@@ -167,6 +172,12 @@ impl Client {
             tls: None,
             query_tracker: None,
         }
+    }
+
+    /// The pool whose server it waits for or has.
+    #[inline(always)]
+    pub(crate) fn served_by(&self) -> Option<PoolId> {
+        self.routed.standby().or(self.pool)
     }
 
     /// The server it is linked to, ready or not.

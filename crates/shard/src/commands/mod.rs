@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use messages::{Command, RequestId, ShardId, ShardMessage, ShutdownMode};
-use settings::{Config, PoolMode};
+use settings::{Config, Database, PoolMode};
 use tls::TlsConfig;
 use wire::sqlstate;
 
@@ -16,6 +16,7 @@ use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{checkout, client_end, greet, internal_query, opening, permits, pins, server_end};
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::table::PoolId;
+use crate::pools::standbys;
 use crate::servers::hosts;
 use crate::state::ShardState;
 use crate::transfer::export;
@@ -29,6 +30,10 @@ impl ShardState {
             Command::Pause { request, database } => self.pause(request, database),
             Command::Resume { database } => self.resume(database.as_deref()),
             Command::Disable { database, disabled } => self.disable(database, disabled),
+            Command::Detach { request, database, host, detached } => {
+                let pools = standbys::set_detached(&mut self.core, &database, &host, detached);
+                pending::done(&mut self.core, request, pools as u64);
+            }
             Command::Suspend { request } => suspension::suspend(&mut self.core, request),
             Command::WaitClose { request, database } => self.wait_close(request, database),
             Command::Reconnect { database } => self.reconnect(database.as_deref()),
@@ -74,11 +79,12 @@ impl ShardState {
             ShardMessage::ServerQueryDone { conn, id, answer } => {
                 self.auth_queries.server_query_done(&mut self.core, ConnId(conn), id, *answer)
             }
-            ShardMessage::RequestPermit { limit, has_waited_long, database, user, .. } => {
-                permits::permit_requested(&mut self.core, limit, (&database, &user), has_waited_long);
+            ShardMessage::RequestPermit { limit, has_waited_long, database, user, host, .. } => {
+                let pool = (&*database, &*user, host.as_deref());
+                permits::permit_requested(&mut self.core, limit, pool, has_waited_long);
             }
-            ShardMessage::PermitFreed { database, user } => {
-                permits::permit_freed(&mut self.core, &database, &user)
+            ShardMessage::PermitFreed { database, user, host } => {
+                permits::permit_freed(&mut self.core, &database, &user, host.as_deref())
             }
         }
     }
@@ -130,6 +136,9 @@ impl ShardState {
 
     /// The entry's servers may be those of another cluster from here on.
     fn forget_cluster(&mut self, local_pool: PoolId) {
+        if let Some((_, cluster)) = self.core.local_pools.with_cluster(local_pool) {
+            cluster.forget();
+        }
         if let Some(local_pool) = self.core.local_pools.get_mut(local_pool) {
             local_pool.forget_cluster();
         }
@@ -315,10 +324,14 @@ impl ShardState {
     fn configure_pool(&mut self, index: PoolId, old: &Config) {
         let Some(local_pool) = self.core.local_pools.get_mut(index) else { return };
         let Some(database) = self.core.config.database(&local_pool.database_name) else {
+            local_pool.pool.limits.min_pool_size = 0;
             self.close_clients_of(index, "database removed");
+            standbys::part(&mut self.core, index);
             self.renew_servers(index, CloseReason::DatabaseRemoved);
             return;
         };
+        let Some(database) = self.own_entry(index, database) else { return };
+        let Some(local_pool) = self.core.local_pools.get_mut(index) else { return };
         let password_changed =
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let changed = needs_new_servers(&local_pool.database, &database);
@@ -352,6 +365,28 @@ impl ShardState {
         opening::serve_or_open(&mut self.core, index);
     }
 
+    /// The entry as this pool has it: another one, where reads and writes are split. None if the pool is for reads and ends.
+    fn own_entry(&mut self, index: PoolId, database: Arc<Database>) -> Option<Arc<Database>> {
+        let local_pool = self.core.local_pools.get(index)?;
+        if let Some(standby) = local_pool.serves.standby() {
+            let place = standby.primary.map(|_| standby.place)?;
+            return standbys::entry_of_standby(&database, place);
+        }
+        let user = self.core.config.user(&local_pool.user).map(|user| &**user);
+        let splits = self.core.config.splits_reads(&database, user);
+        let known = local_pool.serves.split().and_then(|split| self.core.local_pools.cluster(split.cluster));
+        if known.is_some_and(|cluster| !splits || !cluster.is_of(&database)) {
+            standbys::part(&mut self.core, index);
+        }
+        if !splits {
+            return Some(database);
+        }
+        if self.core.local_pools.get(index)?.serves.split().is_none() {
+            standbys::make(&mut self.core, index, &database);
+        }
+        Some(standbys::entry_of_primary(&database))
+    }
+
     /// Servers that were kept for their clients' sessions are not any more.
     fn release_servers(&mut self, local_pool: PoolId, follows_sessions: bool) {
         for conn in self.core.servers_of(local_pool) {
@@ -375,7 +410,7 @@ impl ShardState {
 }
 
 /// The servers of an altered entry are on another host or database, or logged in as another user.
-fn needs_new_servers(old: &settings::Database, new: &settings::Database) -> bool {
+fn needs_new_servers(old: &Database, new: &Database) -> bool {
     (
         &old.host,
         &old.port,

@@ -12,7 +12,8 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, first_message, greet, internal_query, login_server, notify, opening,
-    parameters, pins, relations, relay, sequences, server_end, session_state, shuffle, sql_statements,
+    parameters, pins, positions, relations, relay, routing, sequences, server_end, session_state, shuffle,
+    sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -37,10 +38,16 @@ pub(crate) fn checkout_since(
     let now_us = core.now.mono_us;
     let client = core.conns.client_mut(conn)?;
     client.request_us = since_us;
-    let (pool_id, used_last) = (client.pool?, client.server_used_last);
+    let (mut pool_id, used_last) = (client.pool?, client.server_used_last);
     let mut local_pool = core.local_pools.get_mut(pool_id)?;
+    let is_split = local_pool.serves.split().is_some();
+    if is_split || client.routed.is_split() {
+        pool_id = routing::pool_for(core, conn, pool_id, request);
+        local_pool = core.local_pools.get_mut(pool_id)?;
+    }
     if let Some(request) = request
         && local_pool.pool.limits.waits_for_pin
+        && local_pool.serves.standby().is_none()
     {
         if pins::waits(core, conn, request) {
             return None;
@@ -88,6 +95,7 @@ fn link_or_prepare(
         server.protocol.forget_unnamed_of(client.id);
     }
     server.used_by = UsedBy::Client;
+    server.was_asked = false;
     server.unasked_bytes = 0;
     server.request_us = now_us;
     server.query_us = now_us;
@@ -107,6 +115,9 @@ fn link_or_prepare(
         local_pool.last_used_us = now_us;
         server.names_as_they_are = client.passes_names(&core.config, local_pool.pool.limits.mode);
         server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
+        if local_pool.serves.split().is_some() {
+            server.protocol.watch_schema();
+        }
         if local_pool.pool.limits.follows_sessions {
             if client.pin.is_some() {
                 server.protocol.forget_session(); // Asked for in any case, so that it is known whether the pin has begun.
@@ -301,7 +312,11 @@ fn serve_next(core: &mut Core, server_conn: ConnId) {
     let Some(pool_id) = core.server(server_conn).map(|server| server.pool) else { return };
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let lacks_room = local_pool.pool.lacks_room(now_us);
+    // Behind an answer the clients that wait come first.
+    let is_followed = local_pool.serves.cluster().is_some()
+        && core.conns.find_server(server_conn).is_some_and(|server| !server.was_asked);
     if local_pool.relations.is_due(now_us) && relations::ask(core, server_conn)
+        || is_followed && positions::ask(core, server_conn)
         || lacks_room && opening::goes_for_dedicated(core, server_conn)
     {
         return;
@@ -373,7 +388,7 @@ fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u6
 /// The client waits for a server, since then: it is not read any further.
 pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
     let Some(client) = core.conns.client_mut(conn) else { return };
-    let Some(local_pool) = core.local_pools.of_mut(client.pool) else { return };
+    let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
     client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, since_us));
     client.wait_noted = false;
     client.request_us = since_us;

@@ -124,7 +124,7 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
             }
         }
         Phase::Waiting(position) | Phase::AwaitingGreeting(position) => {
-            let pool = client.pool;
+            let pool = client.served_by();
             if let Some(local_pool) = core.local_pools.of_mut(pool) {
                 local_pool.pool.queue.leave(position);
             }

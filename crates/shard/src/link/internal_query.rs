@@ -19,8 +19,8 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, hand_over, listener, parameters, relations, relay, sequences, server_end,
-    session_state, sql_statements,
+    checkout, client_end, hand_over, listener, parameters, positions, relations, relay, sequences,
+    server_end, session_state, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -123,6 +123,14 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
             relations::answered(core, conn, failed.as_deref());
             checkout::internal_query_over(core, conn);
         }
+        (InternalQuery::Position(sample), failed) => {
+            positions::position_answered(core, conn, sample, failed.as_deref());
+            checkout::internal_query_over(core, conn);
+        }
+        (InternalQuery::RoutingNames, failed) => {
+            positions::names_answered(core, conn, failed.as_deref());
+            checkout::internal_query_over(core, conn);
+        }
         (InternalQuery::Freshen(internal_client), failed) => {
             discard_all_done(core, internal_client, conn, failed.is_some())
         }
@@ -186,6 +194,8 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         | InternalQuery::SessionState { .. }
         | InternalQuery::HandOver(_)
         | InternalQuery::Relations
+        | InternalQuery::Position(_)
+        | InternalQuery::RoutingNames
         | InternalQuery::Freshen(_)
         | InternalQuery::ConnectQuery(_)
         | InternalQuery::Ask(_) => None,

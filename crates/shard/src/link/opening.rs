@@ -140,6 +140,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         key: None,
         timeline: None,
         unsent: false,
+        was_asked: false,
         unasked_bytes: 0,
         paused: false,
         send_buffer_full: false,

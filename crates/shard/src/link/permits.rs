@@ -18,11 +18,13 @@ use crate::time::passed;
 pub(crate) fn permit_requested(
     core: &mut Core,
     limit: LimitOf,
-    (database, user): (&str, &str),
+    (database, user, host): (&str, &str, Option<&str>),
     has_waited_long: bool,
 ) {
     let same = |local_pool: &LocalPool| match limit {
-        LimitOf::Pool => &*local_pool.database_name == database && &*local_pool.user == user,
+        LimitOf::Pool => {
+            &*local_pool.database_name == database && &*local_pool.user == user && local_pool.host() == host
+        }
         LimitOf::Database => &*local_pool.database_name == database,
         LimitOf::User => &*local_pool.user == user,
     };
@@ -44,8 +46,10 @@ pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let wanting = local_pool.pool.shared().permit_requests() & !(1 << core.id.0);
     let (database, user) = (local_pool.database_name.to_string(), local_pool.user.to_string());
+    let host = local_pool.host().map(str::to_owned);
     for shard in (0..core.pool_registry.shards()).filter(|shard| wanting & (1 << shard) != 0) {
-        let message = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
+        let message =
+            ShardMessage::PermitFreed { database: database.clone(), user: user.clone(), host: host.clone() };
         core.send_to_shard(ShardId(shard), message);
     }
     let related = core
@@ -57,9 +61,9 @@ pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
 }
 
 /// A requested permit is free, or a pin.
-pub(crate) fn permit_freed(core: &mut Core, database: &str, user: &str) {
+pub(crate) fn permit_freed(core: &mut Core, database: &str, user: &str, host: Option<&str>) {
     let key = (database.into(), user.into());
-    let Some(pool_id) = core.local_pools.find(&key) else { return };
+    let Some(pool_id) = core.local_pools.find_on(&key, host) else { return };
     if let Some(local_pool) = core.local_pools.get(pool_id) {
         local_pool.pool.shared().withdraw_permit_request(core.id.0);
     }
@@ -105,8 +109,15 @@ pub(crate) fn request_permit(core: &mut Core, pool_id: PoolId) {
     let now_us = core.now.mono_us;
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let shared = local_pool.pool.shared();
-    if local_pool.pool.queue.is_empty() || local_pool.pool.open() >= shared.servers.taken() {
+    // Of more servers than shards one has several.
+    let lacks_own = local_pool.pool.limits.keeps_own
+        && local_pool.pool.open() == 0
+        && shared.servers.taken() > shared.shards().count_ones();
+    if local_pool.pool.queue.is_empty() && !lacks_own || local_pool.pool.open() >= shared.servers.taken() {
         return;
+    }
+    if lacks_own {
+        return request_permit_from_shards(core, pool_id, LimitOf::Pool);
     }
     // Servers that stay with their clients are not released because another client waits.
     let lasting = local_pool.pool.next_is_dedicated() || local_pool.pool.limits.mode == PoolMode::Session;
@@ -129,6 +140,7 @@ fn request_permit_from_shards(core: &mut Core, pool_id: PoolId, limit: LimitOf) 
         limit,
         database: local_pool.database_name.to_string(),
         user: local_pool.user.to_string(),
+        host: local_pool.host().map(str::to_owned),
     };
     let me = core.id.0;
     for shard in (0..core.pool_registry.shards()).filter(|shard| *shard != me) {

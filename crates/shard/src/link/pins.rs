@@ -202,7 +202,8 @@ pub(crate) fn release(core: &mut Core, conn: ConnId) {
     if others != 0 {
         let (database, user) = (local_pool.database_name.to_string(), local_pool.user.to_string());
         for shard in (0..core.pool_registry.shards()).filter(|shard| others & (1 << shard) != 0) {
-            let message = ShardMessage::PermitFreed { database: database.clone(), user: user.clone() };
+            let message =
+                ShardMessage::PermitFreed { database: database.clone(), user: user.clone(), host: None };
             core.send_to_shard(ShardId(shard), message);
         }
     }

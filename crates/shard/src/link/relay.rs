@@ -11,7 +11,7 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
     backpressure, checkout, client_end, deferred_begin, first_message, internal_query, leading_settings,
-    notify, parameters, sequences, server_end, startup_values,
+    notify, parameters, routing, sequences, server_end, startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -139,7 +139,13 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         server: server_conn,
         forwarded: 0,
     };
-    let (outcome, done) = client.request.pass(&mut server.protocol, &mut context, bytes, &mut sides);
+    let is_watched = client.routed.is_watched();
+    let allowed = if is_watched { client.routed.allowed(bytes) } else { bytes.len() };
+    let (outcome, done) =
+        client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
+    if is_watched {
+        client.routed.sent(done);
+    }
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
     if begins && !received.is_empty() {
@@ -164,15 +170,28 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         Input::Received(bytes) => client.request.keep(outcome, &bytes[done..]),
         Input::Held(bytes) => client.request.keep_held(outcome, bytes, done),
     };
-    let kept = !client.request.held.is_empty() && waits(server);
+    let kept = !client.request.held.is_empty() && (waits(server) || client.routed.waits());
     let asked_nothing = server.protocol.is_quiet();
+    step_ended(core, client_conn, server_conn, &outcome, kept, asked_nothing);
+}
+
+/// A step client to server is over: what comes of it.
+#[inline(always)]
+fn step_ended(
+    core: &mut Core,
+    client_conn: ConnId,
+    server_conn: ConnId,
+    outcome: &RequestOutcome,
+    kept: bool,
+    asked_nothing: bool,
+) {
     match outcome {
         RequestOutcome::All if kept => held_back(core, client_conn, server_conn),
         RequestOutcome::All if asked_nothing => {
             first_message::release_without_request(core, client_conn, server_conn)
         }
         RequestOutcome::All => {}
-        RequestOutcome::Terminate | RequestOutcome::Fault(_) => requests_ended(core, client_conn, &outcome),
+        RequestOutcome::Terminate | RequestOutcome::Fault(_) => requests_ended(core, client_conn, outcome),
     }
 }
 
@@ -232,9 +251,9 @@ fn forward_to_client(
     bytes: &[u8],
     received: &[u8],
 ) {
-    let (outcome, took_us) = match client_conn {
+    let (outcome, took) = match client_conn {
         Some(client_conn) => step_to_client(core, server_conn, client_conn, bytes, received),
-        None => (internal_query::step_internal_query(core, server_conn, bytes), 0),
+        None => (internal_query::step_internal_query(core, server_conn, bytes), (0, false)),
     };
     if let Some(fault) = outcome.fault {
         if let (ServerFault::SettingRefused, Some(client_conn)) = (fault, client_conn) {
@@ -255,7 +274,7 @@ fn forward_to_client(
         return refuse_block(core, server_conn, client_conn);
     }
     if let (true, Some(client_conn)) = (outcome.ready > 0, client_conn) {
-        requests_answered(core, server_conn, client_conn, outcome, took_us);
+        requests_answered(core, server_conn, client_conn, outcome, took);
     } else if let (true, Some(client_conn)) = (outcome.unblocked, client_conn) {
         send_blocked_requests(core, server_conn, client_conn);
     } else if let Some(client_conn) = client_conn {
@@ -280,12 +299,13 @@ fn unsolicited_message_ended(core: &mut Core, server_conn: ConnId, client_conn: 
 }
 
 /// Sends what the client sent behind a request that might have been replayed.
-fn send_blocked_requests(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+pub(crate) fn send_blocked_requests(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     send_held(core, client_conn, server_conn);
     backpressure::resume_client(core, client_conn);
 }
 
-/// Passes on what a server has sent. Returns what came of it, and how long the query took that was answered, if one was.
+/// Passes on what a server has sent. Returns what came of it, how long the query took that was answered, if one was, and whether its client's reads go
+/// elsewhere.
 #[inline(always)]
 fn step_to_client(
     core: &mut Core,
@@ -293,11 +313,10 @@ fn step_to_client(
     client_conn: ConnId,
     bytes: &[u8],
     received: &[u8],
-) -> (ReplyOutcome, u64) {
+) -> (ReplyOutcome, (u64, bool)) {
     let now_us = core.now.mono_us;
-    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else {
-        return (ReplyOutcome::default(), 0);
-    };
+    let linked = core.conns.linked(client_conn, server_conn);
+    let Some((client, server)) = linked else { return (ReplyOutcome::default(), (0, false)) };
     if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
         notify::give_ready(&mut core.outbox, client_conn, listening);
     }
@@ -339,6 +358,7 @@ fn step_to_client(
         server.close_when_free = Some(CloseReason::SentFatal);
     }
     let took_us = now_us.saturating_sub(server.query_us);
+    let is_split = client.routed.is_split();
     if let Some(local_pool) = local_pool {
         local_pool.counters.server_parse_count += u64::from(outcome.replayed);
         local_pool.counters.bytes_sent += forwarded;
@@ -355,7 +375,7 @@ fn step_to_client(
     if core.statistics.errors.has_seen() {
         count_server_errors(core, server_conn);
     }
-    (outcome, took_us)
+    (outcome, (took_us, is_split))
 }
 
 #[inline(always)]
@@ -398,13 +418,16 @@ fn requests_answered(
     server_conn: ConnId,
     client_conn: ConnId,
     outcome: ReplyOutcome,
-    took_us: u64,
+    (took_us, is_split): (u64, bool),
 ) {
     if core.statistics.tracking.is_some() {
         track_answered(core, server_conn, client_conn, outcome, took_us);
     }
     if outcome.unblocked && !outcome.lost {
         send_blocked_requests(core, server_conn, client_conn);
+    }
+    if is_split {
+        routing::answered(core, client_conn, server_conn, outcome.idle > 0);
     }
     // In a transaction block the server stays linked; held requests that are sent now release it themselves.
     if outcome.idle > 0 {

@@ -8,7 +8,7 @@ use wire::{encode, sqlstate};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{backpressure, client_end, internal_query, listener, opening, permits};
+use crate::link::{backpressure, client_end, internal_query, listener, opening, permits, standbys};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, Phase, Server, UsedBy};
@@ -83,6 +83,7 @@ pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, re
         core.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
     }
     login_over(core, conn, false);
+    standbys::note_end(core, conn, pool_id);
     if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
         if idle {
             local_pool.pool.remove_idle(conn.0);
@@ -151,6 +152,9 @@ pub(crate) fn login_over(core: &mut Core, conn: ConnId, well: bool) {
         }
     }
     opening::unbind(core, conn);
+    if !well {
+        standbys::note_failure(core, conn);
+    }
 }
 
 /// The end of file of a server that is closing has come: close the socket now.

@@ -6,7 +6,9 @@
 use settings::PoolMode;
 
 use crate::core::Core;
-use crate::link::{backpressure, checkout, hand_over, notify, pins, relay, sequences, sql_statements};
+use crate::link::{
+    backpressure, checkout, hand_over, notify, pins, relay, routing, sequences, sql_statements,
+};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -17,10 +19,16 @@ const ATTEMPTS: u8 = 3;
 #[cold]
 #[inline(never)]
 pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
-    let Some(server) = core.conns.server_mut(server_conn) else { return };
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
+    if local_pool.serves.split().is_some() {
+        client.routed.keeps_primary();
+    }
     server.protocol.watch_relations(local_pool.relations.known());
     if !server.protocol.session_is_to_be_asked() {
+        if routing::refuse_to_keep(core, client_conn, server_conn) {
+            return;
+        }
         if !sequences::count_kept(core, client_conn, server_conn) {
             return;
         }
@@ -159,7 +167,9 @@ fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId, is_known: b
         return checkout::release(core, server_conn);
     }
     // What could not be prepared may be possible by what the client has created.
-    if is_lacking && sql_statements::prepare(core, client_conn, server_conn) {
+    if is_known && routing::refuse_to_keep(core, client_conn, server_conn)
+        || is_lacking && sql_statements::prepare(core, client_conn, server_conn)
+    {
         return;
     }
     backpressure::resume_client(core, client_conn);

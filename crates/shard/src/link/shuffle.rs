@@ -28,7 +28,7 @@ pub(crate) fn refuse_last_server(
     if client.server_used_last.take() != Some(server_conn.0) {
         return false;
     }
-    let pool = client.pool;
+    let pool = client.served_by();
     server_end::close_server(core, server_conn, CloseReason::Shuffled);
     checkout::enqueue(core, client_conn, core.now.mono_us);
     if let Some(pool_id) = pool {

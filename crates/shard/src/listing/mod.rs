@@ -4,6 +4,7 @@
 //! thread's.
 
 mod cancels;
+mod clusters;
 pub(crate) mod internals;
 mod pinned;
 
@@ -84,6 +85,10 @@ impl ShardState {
             Subject::Errors => {
                 let rows = self.core.statistics.errors.rows();
                 send_slices(&mut self.core, request, rows, Listing::Errors)
+            }
+            Subject::Clusters => {
+                let rows = clusters::rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Clusters)
             }
             // The process's, not a shard's.
             Subject::Listeners | Subject::Hosts | Subject::Zones => {}

@@ -35,6 +35,8 @@ pub(crate) struct NextHost {
     useless: usize,
     /// Until then any server will do, because none was a standby.
     settles_until_us: u64,
+    /// Since when no host was of use, if all were tried since one was.
+    none_since_us: Option<u64>,
     /// The last one has refused the login, or Weir its credentials.
     was_refused: bool,
     /// The newest timeline for which connections to older ones were ended.
@@ -118,12 +120,16 @@ impl LocalPool {
 
     /// The server is used. There is one primary: the other hosts need not be asked again for the next connection.
     fn note_used(&mut self, target: &Target, global: &Global) {
-        self.next_host.useless = 0;
+        (self.next_host.useless, self.next_host.none_since_us) = (0, None);
         let wanted = self.database.target_session_attrs;
         if matches!(wanted, TargetSessionAttrs::Primary | TargetSessionAttrs::ReadWrite) {
-            let place = (0..self.database.host.len()).find(|place| self.target_at(*place, global) == *target);
-            self.next_host.place = place.unwrap_or(self.next_host.place);
+            self.next_host.place = self.place_of(target, global).unwrap_or(self.next_host.place);
         }
+    }
+
+    /// The place of this target's host in the list of the entry.
+    pub(crate) fn place_of(&self, target: &Target, global: &Global) -> Option<usize> {
+        (0..self.database.host.len()).find(|place| self.target_at(*place, global) == *target)
     }
 
     /// Why the server is none of the cluster that the entry's other servers are of, or a primary that was left behind; None where it may be used, or could not say.
@@ -168,7 +174,8 @@ impl LocalPool {
 
     /// How long a connection to one of several hosts may take: behind a host that has gone without a word another one waits to be tried.
     pub(crate) fn connect_limit_us(&self, connect_timeout_us: u64) -> u64 {
-        match self.seeks_role() && self.database.host.len() > 1 {
+        let has_others = self.database.host.len() > 1 || self.serves.standby().is_some();
+        match self.seeks_role() && has_others {
             true if connect_timeout_us == 0 => CONNECT_US,
             true => connect_timeout_us.min(CONNECT_US),
             false => connect_timeout_us,
@@ -181,11 +188,17 @@ impl LocalPool {
         let was_refused = std::mem::take(&mut self.next_host.was_refused);
         if self.leave_host(now_us) {
             self.pool.login_withdrawn(open_for);
-        } else if self.seeks_role() && !was_refused {
+        } else if self.seeks_role() && !was_refused && self.serves.standby().is_none() {
             self.pool.found_none(open_for, now_us, ROLE_RETRY_US);
         } else {
             self.pool.logged_in(open_for, false, now_us);
         }
+    }
+
+    /// Since when no host has been what the entry's connections go to; None while one is, or that is not known.
+    pub(crate) fn unavailable_since_us(&self) -> Option<u64> {
+        let has_none = self.seeks_role() && self.pool.open() <= self.pool.logging_in();
+        self.next_host.none_since_us.filter(|_| has_none)
     }
 
     /// The server has refused the credentials, or Weir the server: trying again soon would change nothing.
@@ -207,6 +220,7 @@ impl LocalPool {
             return true;
         }
         self.next_host.useless = 0;
+        self.next_host.none_since_us.get_or_insert(now_us);
         let may_settle = self.database.target_session_attrs == TargetSessionAttrs::PreferStandby
             && now_us >= self.next_host.settles_until_us;
         if may_settle {
@@ -240,10 +254,11 @@ impl LocalPool {
         )
     }
 
-    /// Where its unix socket is, or else its first host: of a server whose own target is not known any more.
-    pub(crate) fn first_target(&self, global: &Global) -> Target {
-        let unix = self.database.host.iter().position(|host| host.starts_with(['/', '@']));
-        self.target_at(unix.unwrap_or(0), global)
+    /// The host at this place; if that is not known, its first unix socket, or else its first host.
+    pub(crate) fn target_of(&self, place: Option<u32>, global: &Global) -> Target {
+        let unix = || self.database.host.iter().position(|host| host.starts_with(['/', '@']));
+        let place = place.and_then(|place| usize::try_from(place).ok()).or_else(unix);
+        self.target_at(place.unwrap_or(0), global)
     }
 
     fn target_at(&self, place: usize, global: &Global) -> Target {

@@ -1,93 +1,66 @@
 //! What a pool knows of the tables and views of its database whose use may change a session.
 //!
-//! Owns when it has to be asked for: before the first client of the pool gets a server, when a client may have changed the schema, and from time to
-//! time, because others may have.
+//! Owns that any may be such while that is not known. When it is asked for is [`Refresh`]'s.
 
 use std::sync::Arc;
 
 use session::Row;
 use session::changing_relations::ChangingRelations;
 
-/// How long an answer is relied on, if no client of this pool changes the schema.
-const VALID_US: u64 = 300_000_000;
-/// When the next server is asked, if one has not answered.
-const PATIENCE_US: u64 = 5_000_000;
-
-/// When a server is asked again that could not answer because of a lock or a timeout.
-const RETRY_US: u64 = 1_000_000;
-
-/// Due at once, whenever that is.
-const EXPIRED: u64 = 0;
+use crate::local_pools::refresh::Refresh;
 
 #[derive(Debug)]
 pub(crate) struct KnownRelations {
     /// None if there are none. Before the first answer all may be such.
     known: Option<Arc<ChangingRelations>>,
-    due_us: u64,
-    question: Question,
-}
-
-/// Whether a server is asked: one at a time, so that the others serve clients.
-#[derive(Debug, PartialEq, Eq)]
-enum Question {
-    None,
-    Asked,
-    /// The schema may have changed since.
-    Outdated,
+    refresh: Refresh,
 }
 
 impl Default for KnownRelations {
     fn default() -> KnownRelations {
-        KnownRelations {
-            known: Some(Arc::new(ChangingRelations::any())),
-            due_us: EXPIRED,
-            question: Question::None,
-        }
+        KnownRelations { known: Some(Arc::new(ChangingRelations::any())), refresh: Refresh::default() }
     }
 }
 
 impl KnownRelations {
     #[inline(always)]
     pub(crate) fn is_due(&self, now_us: u64) -> bool {
-        now_us >= self.due_us
+        self.refresh.is_due(now_us)
     }
 
-    /// The schema may have changed, or sessions are followed from now on. While a server is asked, the next one is asked behind its answer.
+    /// The schema may have changed, or sessions are followed from now on.
     pub(crate) fn expire(&mut self) {
-        let (question, due_us) = match self.question {
-            Question::None => (Question::None, EXPIRED),
-            Question::Asked | Question::Outdated => (Question::Outdated, self.due_us),
-        };
-        *self = KnownRelations { due_us, question, ..KnownRelations::default() };
+        self.refresh.expire();
+        self.known = KnownRelations::default().known;
     }
 
     /// A server is asked now.
     pub(crate) fn asked(&mut self, now_us: u64) {
-        self.due_us = now_us.saturating_add(PATIENCE_US);
-        self.question = Question::Asked;
+        self.refresh.asked(now_us);
+    }
+
+    /// What another pool of the same database knows holds for this one, too, which asks for nothing.
+    pub(crate) fn follow(&mut self, other: &KnownRelations, now_us: u64) {
+        self.known = other.known.clone();
+        self.refresh.postpone(now_us);
     }
 
     /// Sessions of this pool are not followed.
     pub(crate) fn postpone(&mut self, now_us: u64) {
-        self.due_us = now_us.saturating_add(VALID_US);
+        self.refresh.postpone(now_us);
     }
 
     /// It cannot be known now: any text may name one until it is.
     pub(crate) fn unanswered(&mut self, now_us: u64) {
-        let due_us = now_us.saturating_add(RETRY_US);
-        *self = KnownRelations { due_us, ..KnownRelations::default() };
+        self.refresh.unanswered(now_us);
+        self.known = KnownRelations::default().known;
     }
 
     /// PostgreSQL has answered, or has refused to: None. What has expired since it was asked stays due.
     pub(crate) fn answered(&mut self, rows: Option<Vec<Row>>, now_us: u64) {
-        if std::mem::replace(&mut self.question, Question::None) == Question::Outdated {
-            self.due_us = EXPIRED;
+        if self.refresh.answered(now_us) {
+            self.known = rows.and_then(ChangingRelations::read).map(Arc::new);
         }
-        if self.due_us == EXPIRED {
-            return;
-        }
-        self.known = rows.and_then(ChangingRelations::read).map(Arc::new);
-        self.due_us = now_us.saturating_add(VALID_US);
     }
 
     #[inline(always)]
@@ -99,6 +72,7 @@ impl KnownRelations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local_pools::refresh::{PATIENCE_US, RETRY_US, VALID_US};
 
     #[test]
     fn an_answer_from_before_a_change_of_the_schema_does_not_count() {

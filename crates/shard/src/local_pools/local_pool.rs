@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::ScramKeys;
 use pool::{Limits, Pool};
 use session::Catalog;
-use settings::{Config, Database, PinAction};
+use settings::{Config, Database, PinAction, PoolMode, TargetSessionAttrs};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
@@ -16,6 +16,7 @@ use crate::greeting::ServerGreeting;
 use crate::local_pools::hosts::NextHost;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::listener::Listener;
+use crate::local_pools::serves::Serves;
 use crate::time::{micros, passed};
 
 /// After this wait a client gets the permit of a server that is idle on another shard, fair share or not, or is kept for sequences' values alone.
@@ -28,7 +29,9 @@ pub(crate) struct LocalPool {
     pub(crate) catalog: u64,
     pub(crate) database_name: Arc<str>,
     pub(crate) user: Arc<str>,
+    /// Its entry; of a pool for reads, as if that had one host.
     pub(crate) database: Arc<Database>,
+    pub(crate) serves: Serves,
     /// Keys from the last client that logged in by SCRAM; they open servers where the stored secret cannot.
     pub(crate) keys: Option<ScramKeys>,
     /// The last password that a client sent in clear text and that was accepted.
@@ -77,6 +80,16 @@ impl LocalPool {
         self.database.user.as_deref() == Some(&*self.user)
     }
 
+    /// Its host, if it is for reads on that.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.serves.standby().map(|standby| &*standby.label)
+    }
+
+    /// A server of it has logged in.
+    pub(crate) fn has_live_server(&self) -> bool {
+        self.pool.open() > self.pool.logging_in()
+    }
+
     /// The clients that wait for any server of the pool.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.pool.queue.shared().map(|waiter| ConnId(waiter.client))
@@ -102,7 +115,8 @@ impl LocalPool {
 
     /// Where its statements' names are looked up.
     pub(crate) fn catalog(&self) -> Catalog {
-        Catalog { id: self.catalog, own_types: self.database.host.len() <= 1 }
+        let has_one_server = self.database.host.len() <= 1 && self.serves.standby().is_none();
+        Catalog { id: self.catalog, own_types: has_one_server }
     }
 }
 
@@ -117,6 +131,9 @@ impl LocalPool {
 
     /// Servers of it are kept open: for its clients, or because its user is forced.
     pub(crate) fn keeps_minimum(&self) -> bool {
+        if let Some(standby) = self.serves.standby() {
+            return standby.is_needed;
+        }
         self.pool.limits.min_pool_size > 0 && (self.clients > 0 || self.is_forced())
     }
 }
@@ -163,6 +180,10 @@ impl LocalPool {
 /// The limits of a pool by the settings.
 pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits {
     let user = config.user(user).map(|user| &**user);
+    let is_for_reads = database.read_write_split
+        && database.target_session_attrs == TargetSessionAttrs::Standby
+        && config.pool_mode(database, user) != PoolMode::Session;
+    let is_split = config.splits_reads(database, user) || is_for_reads;
     let max_pinned = config.max_pinned(database, user);
     Limits {
         mode: config.pool_mode(database, user),
@@ -174,7 +195,8 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
             && config.follows_sessions(database, user)
             && config.max_pinned_action(database, user) == PinAction::Wait,
         pool_size: config.pool_size(database, user),
-        min_pool_size: config.min_pool_size(database),
+        min_pool_size: config.min_pool_size(database).max(u32::from(is_split)),
+        keeps_own: is_for_reads,
         reserve_pool_size: config.reserve_pool_size(database, user),
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
         max_db_connections: config.max_db_connections(database),

@@ -8,12 +8,17 @@ use std::sync::Arc;
 use slab::Slab;
 use telemetry::Counters;
 
+use crate::local_pools::cluster::Cluster;
 use crate::local_pools::listener::Listener;
 use crate::local_pools::local_pool::LocalPool;
 
 /// A pool on this shard, valid as long as a connection has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolId(u32);
+
+/// What is known of the servers of an entry, valid as long as a pool has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterId(u32);
 
 /// Database and user.
 pub(crate) type PoolName = (Arc<str>, Arc<str>);
@@ -38,6 +43,8 @@ impl Retired {
 pub(crate) struct LocalPools {
     slots: Slab<LocalPool>,
     by_name: BTreeMap<PoolName, PoolId>,
+    /// The servers of entries whose reads go to standbys.
+    clusters: Slab<Cluster>,
     /// Counts them as they are made.
     catalogs: u64,
     /// What was counted in pools that are forgotten, by database.
@@ -76,24 +83,79 @@ impl LocalPools {
         self.by_name.get(name).copied()
     }
 
+    /// The same, or the pool for its reads on this host.
+    pub(crate) fn find_on(&self, name: &PoolName, host: Option<&str>) -> Option<PoolId> {
+        let pool = self.find(name)?;
+        let Some(host) = host else { return Some(pool) };
+        let standbys = &self.get(pool)?.serves.split()?.standbys;
+        standbys.iter().copied().find(|standby| self.get(*standby).and_then(LocalPool::host) == Some(host))
+    }
+
     /// The number that separates the statements of the next pool from those of all others.
     pub(crate) fn next_catalog(&mut self) -> u64 {
         self.catalogs += 1;
         self.catalogs
     }
 
-    /// Adds a pool, under its name.
+    /// Adds a pool, under its name, unless it is for the reads of another one.
     pub(crate) fn insert(&mut self, local_pool: LocalPool) -> PoolId {
         let name = (Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user));
+        let is_named = local_pool.serves.standby().is_none();
         let pool = id(self.slots.insert(local_pool));
-        self.by_name.insert(name, pool);
+        if is_named {
+            self.by_name.insert(name, pool);
+        }
         pool
+    }
+
+    pub(crate) fn cluster(&self, cluster: ClusterId) -> Option<&Cluster> {
+        self.clusters.get(cluster.0 as usize)
+    }
+
+    pub(crate) fn cluster_mut(&mut self, cluster: ClusterId) -> Option<&mut Cluster> {
+        self.clusters.get_mut(cluster.0 as usize)
+    }
+
+    /// A pool and the servers of its entry, where its reads go to standbys or it is for such reads.
+    pub(crate) fn with_cluster(&mut self, pool: PoolId) -> Option<(&mut LocalPool, &mut Cluster)> {
+        let local_pool = self.slots.get_mut(pool.0 as usize)?;
+        let cluster = self.clusters.get_mut(local_pool.serves.cluster()?.0 as usize)?;
+        Some((local_pool, cluster))
+    }
+
+    /// The servers of an entry with these hosts, if a pool of this shard has them.
+    pub(crate) fn find_cluster(&self, is_one: impl Fn(&Cluster) -> bool) -> Option<ClusterId> {
+        self.clusters.iter().find(|(_, cluster)| is_one(cluster)).map(|(index, _)| cluster_id(index))
+    }
+
+    pub(crate) fn add_cluster(&mut self, cluster: Cluster) -> ClusterId {
+        cluster_id(self.clusters.insert(cluster))
+    }
+
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = (ClusterId, &Cluster)> {
+        self.clusters.iter().map(|(index, cluster)| (cluster_id(index), cluster))
+    }
+
+    pub(crate) fn clusters_mut(&mut self) -> impl Iterator<Item = &mut Cluster> {
+        self.clusters.iter_mut().map(|(_, cluster)| cluster)
+    }
+
+    /// Forgets the servers of entries that no pool has any more.
+    pub(crate) fn forget_unused_clusters(&mut self) {
+        if self.clusters.is_empty() {
+            return;
+        }
+        let slots = &self.slots;
+        let has = |index| slots.iter().any(|(_, pool)| pool.serves.cluster() == Some(cluster_id(index)));
+        self.clusters.retain(|index, _| has(index));
     }
 
     /// Removes a pool and its name.
     pub(crate) fn remove(&mut self, pool: PoolId) -> Option<LocalPool> {
         let local_pool = self.slots.try_remove(pool.0 as usize)?;
-        self.by_name.remove(&(Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user)));
+        if local_pool.serves.standby().is_none() {
+            self.by_name.remove(&(Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user)));
+        }
         Some(local_pool)
     }
 
@@ -150,4 +212,8 @@ impl LocalPools {
 #[inline]
 fn id(index: usize) -> PoolId {
     PoolId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn cluster_id(index: usize) -> ClusterId {
+    ClusterId(u32::try_from(index).unwrap_or(u32::MAX))
 }

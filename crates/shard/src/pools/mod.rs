@@ -3,6 +3,7 @@
 //! Owns their creation, and which shard a new client of a pool goes to.
 
 pub(crate) mod spread;
+pub(crate) mod standbys;
 pub(crate) mod unused;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::link::opening;
 use crate::local_pools::hosts::NextHost;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::{LocalPool, limits};
+use crate::local_pools::serves::Serves;
 use crate::local_pools::table::{PoolId, PoolName};
 
 /// The local pool of this pool, created if it is new here.
@@ -31,21 +33,39 @@ pub(crate) fn local_pool(
     if let Some(pool) = core.local_pools.find(&name) {
         return pool;
     }
+    let shared = core.pool_registry.pool(database_name, user);
+    let catalog = core.local_pools.next_catalog();
+    let splits = core.config.splits_reads(database, core.config.user(user).map(|user| &**user));
+    let own = if splits { standbys::entry_of_primary(database) } else { Arc::clone(database) };
+    let made = new_local_pool(core, (&name.0, &name.1), &own, shared, catalog, Serves::All);
+    let pool_id = core.local_pools.insert(made);
+    if splits {
+        standbys::make(core, pool_id, database);
+    }
+    pool_id
+}
+
+/// A pool of this name and entry, without connections.
+fn new_local_pool(
+    core: &Core,
+    (database_name, user): (&Arc<str>, &Arc<str>),
+    database: &Arc<Database>,
+    shared: Arc<SharedPool>,
+    catalog: u64,
+    serves: Serves,
+) -> LocalPool {
     let pool_registry = &core.pool_registry;
-    let (shared, counts, user_counts) = (
-        pool_registry.pool(database_name, user),
-        pool_registry.database(database_name),
-        pool_registry.user(user),
-    );
+    let (counts, user_counts) = (pool_registry.database(database_name), pool_registry.user(user));
     let mut pool = Pool::new(limits(&core.config, database, user), shared, counts, user_counts);
     let paused_by_command = core.administration.is_paused(database_name);
     pool.paused = paused_by_command || core.administration.is_suspended();
-    let local_pool = LocalPool {
+    LocalPool {
         pool,
-        catalog: core.local_pools.next_catalog(),
-        database_name: name.0,
-        user: name.1,
+        catalog,
+        database_name: Arc::clone(database_name),
+        user: Arc::clone(user),
         database: Arc::clone(database),
+        serves,
         keys: None,
         password: None,
         found: None,
@@ -68,8 +88,7 @@ pub(crate) fn local_pool(
         cancels_active: 0,
         cancels_waiting: std::collections::VecDeque::new(),
         paused_by_command,
-    };
-    core.local_pools.insert(local_pool)
+    }
 }
 
 /// Pools with a forced user and a minimum are there before their first client.

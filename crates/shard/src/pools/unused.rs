@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::link::server_end;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{PoolId, Retired};
+use crate::pools::standbys;
 use crate::time::{micros, passed};
 
 /// Why a local pool is dropped.
@@ -29,6 +30,10 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
         return;
     };
     let Some(reason) = reason_to_forget(core, local_pool) else { return };
+    if standbys_remain(core, pool_id) {
+        return;
+    }
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let servers: Vec<ConnId> = local_pool.pool.idle().iter().map(|idle| ConnId(idle.server)).collect();
     if local_pool.pool.open() > 0 {
         return servers
@@ -41,7 +46,13 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
     if local_pool.pool.external() > 0 {
         return; // A process before says when these servers are closed, and of which pool.
     }
+    standbys::part(core, pool_id);
     let Some(local_pool) = core.local_pools.remove(pool_id) else { return };
+    if local_pool.serves.standby().is_some() {
+        core.local_pools.retire(&local_pool.database_name, &local_pool.counters, core.now.mono_us);
+        drop(local_pool.pool);
+        return core.pool_registry.forget_pool(&local_pool.database_name, &local_pool.user);
+    }
     let (database, user) = (local_pool.database_name, local_pool.user);
     let has_others = core.local_pools.values().any(|local_pool| local_pool.database_name == database);
     // Of one that came from `*` the first shard says that it goes.
@@ -87,8 +98,27 @@ pub(crate) fn forget_retired(core: &mut Core) {
     }
 }
 
+/// The pools for its reads have servers: these are closed first.
+fn standbys_remain(core: &mut Core, pool_id: PoolId) -> bool {
+    let split = core.local_pools.get(pool_id).and_then(|local_pool| local_pool.serves.split());
+    let standbys = split.map(|split| split.standbys.clone()).unwrap_or_default();
+    let mut remain = false;
+    for standby in standbys {
+        server_end::close_idle_servers(core, standby, CloseReason::PoolIdle);
+        remain |= core
+            .local_pools
+            .get(standby)
+            .is_some_and(|local_pool| local_pool.pool.open() + local_pool.pool.external() > 0);
+    }
+    remain
+}
+
 fn reason_to_forget(core: &Core, local_pool: &LocalPool) -> Option<Reason> {
     let (now_us, global) = (core.now.mono_us, &core.config.global);
+    // One for reads goes with the one whose reads they are.
+    if let Some(standby) = local_pool.serves.standby() {
+        return standby.primary.is_none().then_some(Reason::Idle);
+    }
     if core.config.database(&local_pool.database_name).is_none() {
         return Some(Reason::DatabaseGone);
     }

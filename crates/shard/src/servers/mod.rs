@@ -16,7 +16,7 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::{Effect, TlsRequest};
 use crate::greeting::ServerGreeting;
-use crate::link::{checkout, dedicated, greet, internal_query, opening, server_end};
+use crate::link::{checkout, dedicated, greet, internal_query, opening, routing, server_end, standbys};
 use crate::local_pools::local_pool::LocalPool;
 use crate::log_format::excerpt;
 use crate::server::{Phase, Server};
@@ -117,6 +117,10 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     }
     let unknown = Parameters::unknown(&core.tracked);
     let default_params = info.tracked(&core.tracked, unknown);
+    let pool_id = server.pool;
+    let default_params = standbys::as_of_primary(core, pool_id, default_params);
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     if !local_pool.default_params.same(&default_params) {
         local_pool.default_params = default_params;
     }
@@ -132,7 +136,7 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     let is_first = local_pool.server_greeting.replace(ServerGreeting::new(info)).is_none();
     local_pool.server_error = None;
     local_pool.pool.logged_in(OpenFor::Any, true, now.mono_us);
-    let pool_id = server.pool;
+    standbys::note_login(core, conn);
     core.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
     if is_first && core.exporting.is_some() {
         core.effects.push(Effect::FirstServerReported(pool_id));
@@ -207,6 +211,7 @@ fn server_refused(core: &mut Core, conn: ConnId, body: &[u8]) {
 /// Every client that waits for a server of this pool gets the same error, unless another host is tried next.
 fn fail_waiters(core: &mut Core, conn: ConnId, code: &str, text: &str) {
     let Some(local_pool) = core.server(conn).map(|server| server.pool) else { return };
+    routing::move_waiters(core, local_pool);
     if let Some(local_pool) = core.local_pools.get_mut(local_pool) {
         local_pool.note_refusal();
         if local_pool.has_untried_host() {
@@ -231,9 +236,12 @@ pub(crate) fn begin_server_login(core: &mut Core, conn: ConnId) {
     let own = dedicated::dedicated_parameters(core, conn);
     let Some(server) = core.conns.server_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
-    let stored = core.config.secrets.get(settings::truncate_identifier(&local_pool.user)).map(String::as_str);
-    let stored = stored.or(local_pool.found.as_ref().map(|text| text.as_str()));
-    let credentials = credentials(local_pool, stored.map(Secret::parse).as_ref());
+    // What clients have shown of their passwords is kept where they log in to.
+    let logged_in_to = local_pool.serves.standby().and_then(|standby| core.local_pools.of(standby.primary));
+    let shown = logged_in_to.unwrap_or(local_pool);
+    let stored = core.config.secrets.get(settings::truncate_identifier(&shown.user)).map(String::as_str);
+    let stored = stored.or(shown.found.as_ref().map(|text| text.as_str()));
+    let credentials = credentials(shown, stored.map(Secret::parse).as_ref());
     let connect_query = local_pool.database.connect_query.clone().filter(|_| server.takes_sql());
     let end_point = server.tls.as_ref().and_then(|tls| tls.end_point.clone());
     let asks = local_pool.database.target_session_attrs != TargetSessionAttrs::Any && server.takes_sql();

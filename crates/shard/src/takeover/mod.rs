@@ -182,6 +182,12 @@ pub(crate) mod field {
     /// Of a server or a pool: the system identifier of its entry's cluster, and the newest timeline of a primary there. An older process does not say.
     pub(crate) const SYSTEM: u16 = 62;
     pub(crate) const NEWEST_TIMELINE: u16 = 63;
+    /// Host and port of a pool for reads.
+    pub(crate) const HOST: u16 = 64;
+    /// The place of a server's host in the list of the entry.
+    pub(crate) const PLACE: u16 = 65;
+    /// The client has written, where its reads go to standbys.
+    pub(crate) const WROTE: u16 = 66;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.
     pub(crate) const DEFERRED_BEGIN: u16 = 50;
     /// Of a client: since when it counts in `max_pinned`. An older process does not say.

@@ -102,6 +102,7 @@ pub(crate) fn send_reported(core: &mut Core, local_pool: PoolId) {
     let mut out = FieldsOut::new();
     out.text(field::DATABASE, &local_pool.database_name);
     out.text(field::USER, &local_pool.user);
+    put_host(&mut out, local_pool);
     put_reported(&mut out, local_pool);
     send_export(core, Export::Pool { state: out.into_bytes() });
 }
@@ -133,7 +134,7 @@ fn export_client(core: &mut Core, conn: ConnId) {
     let Some(state) = client_state(core, conn, phase) else { return };
     let Some(client) = core.conns.client(conn) else { return };
     if let client::Phase::Waiting(position) | client::Phase::AwaitingGreeting(position) = client.phase
-        && let Some(local_pool) = core.local_pools.of_mut(client.pool)
+        && let Some(local_pool) = core.local_pools.of_mut(client.served_by())
     {
         local_pool.pool.queue.leave(position);
     }
@@ -246,6 +247,7 @@ fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
         out.bytes(field::NOTIFICATIONS, listening.queued());
     }
     out.number(field::SEQUENCES, client.sequences_at);
+    out.number(field::WROTE, u64::from(client.routed.has_written()));
     if let Some(begin) = client.deferred_begin {
         out.number(field::DEFERRED_BEGIN, begin.since_us);
     }
@@ -273,6 +275,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     let mut out = FieldsOut::new();
     out.text(field::DATABASE, &local_pool.database_name);
     out.text(field::USER, &local_pool.user);
+    put_host(&mut out, local_pool);
     out.text(field::TARGET, &target_text(&local_pool.database));
     if let (Some(remote), Some(local)) = (server.remote, server.local) {
         out.text(field::PEER, &peer_text(Peer::Inet { remote, local }));
@@ -291,6 +294,9 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     out.number(field::CALLS_SEQUENCES, server.protocol.has_settled_sequences().into());
     if let Some(timeline) = server.timeline {
         out.number(field::TIMELINE, timeline.into());
+    }
+    if let Some(place) = local_pool.place_of(&server.target, &core.config.global) {
+        out.number(field::PLACE, place as u64);
     }
     put_cluster(&mut out, local_pool);
     out.number(field::KEPT_BY_SEQUENCES, server.protocol.session_pins().has(session::Pin::Sequences).into());
@@ -323,6 +329,7 @@ fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
     let mut out = FieldsOut::new();
     out.text(field::DATABASE, &local_pool.database_name);
     out.text(field::USER, &local_pool.user);
+    put_host(&mut out, local_pool);
     if whole {
         out.number(field::SERVERS, (local_pool.pool.open() + local_pool.pool.external()).into());
         if let Some(keys) = &local_pool.keys {
@@ -339,6 +346,13 @@ fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
         out.text(field::TARGET, &target_text(&local_pool.database));
     }
     out.into_bytes()
+}
+
+/// The host of a pool for reads.
+fn put_host(out: &mut FieldsOut, local_pool: &LocalPool) {
+    if let Some(host) = local_pool.host() {
+        out.text(field::HOST, host);
+    }
 }
 
 /// Which cluster the servers of a pool belong to, as far as that is known.

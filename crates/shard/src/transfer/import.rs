@@ -22,7 +22,7 @@ use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
     backpressure, cancel_keys, checkout, client_end, first_message, greet, listener, opening, permits, pins,
-    relay, server_end,
+    relay, routing, server_end, standbys,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -78,7 +78,11 @@ fn pool_named(core: &mut Core, state: &[u8]) -> Option<PoolId> {
     let fields = Fields::read(state)?;
     let (name, user) = (fields.text(field::DATABASE)?, fields.text(field::USER)?);
     let database = core.config.database(name)?;
-    Some(pools::local_pool(core, name, user, &database))
+    let pool_id = pools::local_pool(core, name, user, &database);
+    match fields.text(field::HOST) {
+        None => Some(pool_id),
+        host => core.local_pools.find_on(&(name.into(), user.into()), host),
+    }
 }
 
 /// This process is being taken over itself by now.
@@ -195,6 +199,16 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     }
     server.phase = server::Phase::Linked(conn);
     server.names_as_they_are = client.passes_names(&config, mode);
+    let is_split =
+        core.local_pools.get(server.pool).is_some_and(|local_pool| local_pool.serves.split().is_some());
+    match core.local_pools.get(server.pool).and_then(|local_pool| local_pool.serves.standby()) {
+        Some(_) => client.routed.go_to_standby(server.pool),
+        None if is_split => {
+            client.routed.keeps_primary();
+            server.protocol.watch_schema();
+        }
+        None => {}
+    }
     if let (Some(fields), Some(local_pool)) = (Fields::read(server_state), core.local_pools.get(server.pool))
     {
         let [is_kept, is_settled] = [field::KEPT_BY_SEQUENCES, field::CALLS_SEQUENCES]
@@ -233,12 +247,14 @@ fn insert_client(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<String> 
     let is_console = matches!(client.phase, client::Phase::Console { .. });
     let key = client.cancel_key.clone();
     let pinned = fields.number(field::PINNED);
+    let has_written = fields.number(field::WROTE) != Some(0);
     core.conns.place(conn, Conn::Client(Box::new(client)));
     // It cannot be cancelled if a client of this process has such a key by chance.
     cancel_keys::register(core, conn, key);
     match local_pool {
         Some(local_pool) => {
             client_end::count_imported(core, conn, local_pool);
+            routing::note_imported(core, conn, has_written);
             if let Some(since_us) = pinned {
                 pins::import(core, conn, since_us);
             }
@@ -266,6 +282,7 @@ fn import_server(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<()> {
         local_pool.pool.external_imported();
     }
     core.conns.place(conn, Conn::Server(Box::new(server)));
+    standbys::note_login(core, conn);
     core.act(Action::LoginComplete { conn });
     Some(())
 }
@@ -358,6 +375,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         timeline: fields.small(field::TIMELINE),
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
+        was_asked: false,
         unasked_bytes: 0,
         paused: false,
         send_buffer_full: false,
@@ -374,7 +392,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         request_us: time(field::REQUEST),
         query_us: time(field::QUERY),
         transaction_us: time(field::TRANSACTION),
-        target: local_pool.first_target(&core.config.global),
+        target: local_pool.target_of(fields.small(field::PLACE), &core.config.global),
         remote,
         local,
         tls: None,

@@ -64,6 +64,10 @@ impl OneShard {
 }
 
 impl PoolRegistry for OneShard {
+    fn host_pool(&self, database: &str, user: &str, host: &str) -> Arc<SharedPool> {
+        self.pool(&format!("{database} on {host}"), user)
+    }
+
     fn pool(&self, database: &str, user: &str) -> Arc<SharedPool> {
         let key = (database.to_owned(), user.to_owned());
         Arc::clone(

@@ -1,0 +1,155 @@
+//! Where a client's requests go, where its pool sends reads to standbys (`read_write_split`).
+//!
+//! Owns that a client has one request at a time under way on a standby: what it sends behind that may be the primary's.
+
+use session::request_end;
+
+use crate::local_pools::table::PoolId;
+
+/// A request of this size is passed on before its end is here.
+const WHOLE_BYTES: usize = 64 * 1024;
+
+/// Where a client's last request went.
+#[derive(Debug, Default)]
+pub(crate) struct Routed {
+    to: To,
+    /// The sample of the primary's position that a standby has to have replayed to have all that the client has written; 0 if it has
+    /// written nothing.
+    wrote: u64,
+    /// It has written, as far as is known.
+    has_written: bool,
+}
+
+/// Whether a transaction on the primary writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    No,
+    /// It selects, and it is not known yet which functions and views only read.
+    Perhaps,
+    Yes,
+}
+
+#[derive(Debug, Default)]
+enum To {
+    /// Its pool sends nothing elsewhere, or it has asked for nothing yet.
+    #[default]
+    Any,
+    /// To the primary.
+    Primary { writes: Writes, has_begun: bool },
+    /// To a standby of this pool. `left`: so many bytes of the request are to be sent, if one is under way.
+    Standby { pool: PoolId, left: Option<usize> },
+}
+
+impl Routed {
+    pub(crate) fn go_to_primary(&mut self, writes: Writes) {
+        self.to = To::Primary { writes, has_begun: false };
+    }
+
+    pub(crate) fn go_to_standby(&mut self, pool: PoolId) {
+        self.to = To::Standby { pool, left: None };
+    }
+
+    /// The pool of the standby that its last request went to, if it did.
+    #[inline(always)]
+    pub(crate) fn standby(&self) -> Option<PoolId> {
+        match self.to {
+            To::Standby { pool, .. } => Some(pool),
+            To::Any | To::Primary { .. } => None,
+        }
+    }
+
+    /// What it sends is looked at.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.to, To::Standby { .. } | To::Primary { writes: Writes::No, .. })
+    }
+
+    /// How many of these bytes may be sent to the server now.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn allowed(&mut self, bytes: &[u8]) -> usize {
+        match &mut self.to {
+            To::Any => bytes.len(),
+            To::Primary { writes, has_begun } => {
+                // What is behind the request that was judged has not been.
+                let is_more = std::mem::replace(has_begun, true) || request_end(bytes) != Some(bytes.len());
+                if is_more && !bytes.is_empty() {
+                    *writes = Writes::Yes;
+                }
+                bytes.len()
+            }
+            To::Standby { left: Some(left), .. } => bytes.len().min(*left),
+            To::Standby { left, .. } => {
+                let end = request_end(bytes);
+                let is_to_be_whole = bytes.len() < WHOLE_BYTES && !session::has_flush(bytes);
+                if end.is_none() && is_to_be_whole {
+                    return 0;
+                }
+                *left = end.or(Some(usize::MAX));
+                end.unwrap_or(bytes.len())
+            }
+        }
+    }
+
+    /// So many of them were.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if let To::Standby { left: Some(left), .. } = &mut self.to {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+
+    /// What it has sent behind its request waits for the answer, or for the release of the server.
+    #[inline(always)]
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.to, To::Standby { left: Some(0), .. })
+    }
+
+    /// Its request is answered, and a transaction goes on in which its next one goes to the same standby. False if it is not on one.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        match &mut self.to {
+            To::Standby { left, .. } => {
+                *left = None;
+                true
+            }
+            To::Any | To::Primary { .. } => false,
+        }
+    }
+
+    /// Its reads have gone elsewhere, or may.
+    #[inline(always)]
+    pub(crate) fn is_split(&self) -> bool {
+        !matches!(self.to, To::Any)
+    }
+
+    /// Its pool sends nothing elsewhere any more.
+    pub(crate) fn end_split(&mut self) {
+        self.to = To::Any;
+    }
+
+    /// Its transaction is over, which may have written.
+    #[inline(always)]
+    pub(crate) fn may_have_written(&self) -> bool {
+        matches!(self.to, To::Primary { writes: Writes::Perhaps | Writes::Yes, .. })
+    }
+
+    /// It keeps the primary's server for what follows, which is not looked at.
+    pub(crate) fn keeps_primary(&mut self) {
+        self.go_to_primary(Writes::Yes);
+    }
+
+    /// A standby has what it has written when it has replayed this sample.
+    pub(crate) fn note_write(&mut self, sample: u64) {
+        self.wrote = sample;
+        self.has_written |= !matches!(self.to, To::Primary { writes: Writes::Perhaps, .. });
+    }
+
+    /// It has written, as far as is known.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written
+    }
+
+    /// The sample that a standby has to have replayed; 0 is none.
+    pub(crate) fn wrote(&self) -> u64 {
+        self.wrote
+    }
+}

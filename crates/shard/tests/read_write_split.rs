@@ -1,0 +1,307 @@
+//! `read_write_split`: reads go to pools of the standbys, everything else to the primary's.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod world;
+
+use messages::Command;
+use shard::{ConnId, ConnectFault, Event, Target};
+use wire::backend::Status;
+use wire::encode;
+use world::{World, config, message};
+
+const CLUSTER: u64 = 7_000;
+const READ: &str = "SELECT a FROM t WHERE a = 1";
+
+/// Three hosts, of which the first is the primary, and a client.
+struct Split {
+    world: World,
+    client: ConnId,
+    primary: ConnId,
+    standbys: [ConnId; 2],
+}
+
+fn target(world: &World, conn: ConnId) -> String {
+    let Target::Inet { host, .. } = world.targets[&conn].clone() else { panic!("no address") };
+    host.to_string()
+}
+
+/// The server lets Weir in, as a primary on this timeline or as a standby.
+fn logs_in(world: &mut World, conn: ConnId, timeline: Option<u32>) {
+    let hello = message(|out| {
+        encode::authentication_ok(out);
+        encode::parameter_status(out, b"server_version", b"18.0");
+        let in_hot_standby = if timeline.is_some() { "off" } else { "on" };
+        encode::parameter_status(out, b"in_hot_standby", in_hot_standby.as_bytes());
+        encode::parameter_status(out, b"default_transaction_read_only", b"off");
+        encode::key_data(out, 77, &[1, 2, 3, 4]);
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.remove(&conn);
+    world.receive(conn, &hello);
+    assert!(world.text(conn).contains("pg_control_system"));
+    let timeline = timeline.map(|timeline| format!("{timeline:08X}"));
+    let system = CLUSTER.to_string();
+    answers(world, conn, &[&[Some(&system), timeline.as_deref()]]);
+    world.follow(conn);
+}
+
+/// Rows in answer to a query of Weir's own.
+fn answers(world: &mut World, conn: ConnId, rows: &[&[Option<&str>]]) {
+    world.sent.remove(&conn);
+    let answer = message(|out| {
+        for row in rows {
+            encode::data_row(out, row.iter().map(|cell| cell.map(str::as_bytes)));
+        }
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+}
+
+/// The connections that are being opened, by their hosts.
+fn opened(world: &mut World) -> Vec<(String, ConnId)> {
+    let mut found = Vec::new();
+    while !world.connecting.is_empty() {
+        let conn = world.connected();
+        found.push((target(world, conn), conn));
+    }
+    found.sort();
+    found
+}
+
+impl Split {
+    fn new(more: &str) -> Split {
+        let mut world = World::new(&format!(
+            "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 {more}"
+        ));
+        let client = world.client(&[]);
+        let primary = opened(&mut world)[0].1;
+        logs_in(&mut world, primary, Some(1));
+        world.pass(400);
+        let standbys = opened(&mut world);
+        assert_eq!(standbys.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let standbys = [standbys[0].1, standbys[1].1];
+        standbys.iter().for_each(|conn| logs_in(&mut world, *conn, None));
+        let mut split = Split { world, client, primary, standbys };
+        split.settle();
+        split
+    }
+
+    /// Answers what Weir asks of its own, with these positions; the answer is what else the servers were sent.
+    fn answer(&mut self, primary: u64, standbys: [u64; 2]) -> String {
+        let mut others = String::new();
+        for _ in 0..8 {
+            for (conn, lsn) in
+                [(self.primary, primary), (self.standbys[0], standbys[0]), (self.standbys[1], standbys[1])]
+            {
+                let text = self.world.text(conn);
+                let lsn = lsn.to_string();
+                if text.contains("pg_rewrite") {
+                    answers(&mut self.world, conn, &[&[Some("end"), Some("")]]);
+                } else if text.contains("pg_last_wal_replay_lsn") {
+                    let is_standby = if conn == self.primary { "f" } else { "t" };
+                    answers(&mut self.world, conn, &[&[Some(is_standby), Some(&lsn), Some("1")]]);
+                } else {
+                    others.push_str(&text);
+                }
+            }
+        }
+        others
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..5 {
+            self.world.pass(400);
+            self.answer(100, [100, 100]);
+        }
+    }
+
+    /// The server that a request goes to.
+    fn goes(&mut self, bytes: &[u8]) -> Option<usize> {
+        let servers = [self.primary, self.standbys[0], self.standbys[1]];
+        servers.iter().for_each(|server| drop(self.world.sent.remove(server)));
+        self.world.receive(self.client, bytes);
+        servers.iter().position(|server| !self.world.text(*server).is_empty())
+    }
+
+    fn query(&mut self, sql: &str) -> Option<usize> {
+        self.goes(&message(|out| encode::query(out, sql.as_bytes())))
+    }
+
+    fn server(&self, place: usize) -> ConnId {
+        [self.primary, self.standbys[0], self.standbys[1]][place]
+    }
+
+    fn replies(&mut self, place: usize, tag: &str, status: Status) {
+        let server = self.server(place);
+        self.world.sent.remove(&server);
+        let reply = message(|out| {
+            encode::command_complete(out, tag);
+            encode::ready(out, status);
+        });
+        self.world.receive(server, &reply);
+    }
+}
+
+#[test]
+fn reads_go_to_the_standbys_in_turn_and_writes_to_the_primary() {
+    let mut split = Split::new("");
+    let mut places = Vec::new();
+    for _ in 0..4 {
+        let place = split.query(READ).unwrap();
+        split.replies(place, "SELECT 1", Status::Idle);
+        places.push(place);
+    }
+    assert!(places == [1, 2, 1, 2] || places == [2, 1, 2, 1], "{places:?}");
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+}
+
+#[test]
+fn a_client_reads_its_own_writes() {
+    let mut split = Split::new("");
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+    split.replies(0, "UPDATE 1", Status::Idle);
+    // No standby is known to have it. The primary is asked how far it is, and then they are.
+    assert_eq!(split.query(READ), Some(0));
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.pass(400);
+    split.answer(500, [499, 500]);
+    for _ in 0..3 {
+        assert_eq!(split.query(READ), Some(2), "only the second has it");
+        split.replies(2, "SELECT 1", Status::Idle);
+    }
+}
+
+#[test]
+fn what_comes_behind_a_read_is_judged_by_itself() {
+    let mut split = Split::new("");
+    let both = message(|out| {
+        encode::query(out, READ.as_bytes());
+        encode::query(out, b"DELETE FROM t");
+    });
+    let place = split.goes(&both).unwrap();
+    let standby = split.server(place);
+    assert!(place > 0 && !split.world.text(standby).contains("DELETE"));
+    // More of it while the first is under way.
+    let more = message(|out| encode::query(out, b"DELETE FROM u"));
+    split.world.receive(split.client, &more);
+    assert!(!split.world.text(standby).contains("DELETE"));
+    split.replies(place, "SELECT 1", Status::Idle);
+    let primary = split.primary;
+    let sent = split.world.text(primary);
+    assert!(sent.contains("DELETE FROM t") && sent.contains("DELETE FROM u"));
+    assert!(!split.world.text(standby).contains("DELETE"));
+}
+
+#[test]
+fn a_transaction_that_only_reads_stays_on_its_standby_to_its_end() {
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    assert!(place > 0);
+    split.replies(place, "BEGIN", Status::InTransaction);
+    assert_eq!(split.query("SELECT mine()"), Some(place));
+    split.replies(place, "SELECT 1", Status::InTransaction);
+    let rest = message(|out| {
+        encode::query(out, b"COMMIT");
+        encode::query(out, b"DELETE FROM t");
+    });
+    assert_eq!(split.goes(&rest), Some(place));
+    split.replies(place, "COMMIT", Status::Idle);
+    let (primary, standby) = (split.primary, split.server(place));
+    assert!(split.world.text(primary).contains("DELETE") && !split.world.text(standby).contains("DELETE"));
+}
+
+#[test]
+fn what_is_not_whole_or_not_known_goes_to_the_primary() {
+    let mut split = Split::new("");
+    let extended = |end: &[u8]| {
+        message(|out| {
+            encode::parse(out, b"", READ.as_bytes(), &[]);
+            out.extend_from_slice(b"B\0\0\0\x0c\0\0\0\0\0\0\0\0E\0\0\0\x09\0\0\0\0\0");
+            out.extend_from_slice(end);
+        })
+    };
+    let place = split.goes(&extended(b"S\0\0\0\x04"));
+    assert!(place > Some(0), "{place:?}");
+    let mut split = Split::new("");
+    assert_eq!(split.goes(&extended(b"H\0\0\0\x04")), Some(0), "a Flush");
+    for text in
+        ["SELECT f()", "SELECT 1; SELECT 2", "BEGIN", "SELECT 1 FOR UPDATE", "VACUUM", "FETCH 1 FROM c"]
+    {
+        let mut split = Split::new("");
+        assert_eq!(split.query(text), Some(0), "{text}");
+    }
+}
+
+#[test]
+fn the_hint_decides() {
+    let mut split = Split::new("read_after_write=always_primary");
+    assert_eq!(split.query(READ), Some(0));
+    split.replies(0, "SELECT 1", Status::Idle);
+    assert!(split.query("/* weir: standby */ SELECT f()") > Some(0));
+    let mut split = Split::new("");
+    assert_eq!(split.query("/* weir: primary */ SELECT 1"), Some(0));
+}
+
+#[test]
+fn reads_that_wait_for_a_standby_that_dies_are_the_primarys() {
+    let mut split = Split::new("pool_size=1");
+    let busy: Vec<ConnId> = (0..2).map(|_| split.world.client(&[])).collect();
+    let read = message(|out| encode::query(out, READ.as_bytes()));
+    busy.iter().for_each(|client| split.world.receive(*client, &read));
+    assert_eq!(split.goes(&read), None, "both are taken");
+    for server in split.standbys {
+        split.world.event(Event::HungUp { conn: server });
+    }
+    for _ in 0..3 {
+        split.world.pass(400);
+        while !split.world.connecting.is_empty() {
+            let conn = split.world.connecting.remove(0);
+            split.world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+            split.world.event(Event::Closed { conn });
+        }
+    }
+    assert!(split.answer(100, [100, 100]).contains(READ));
+    assert!(!split.world.closed.contains(&split.client));
+}
+
+#[test]
+fn ddl_makes_reads_unknown_until_the_names_are_asked_for_again() {
+    let mut split = Split::new("");
+    (0..8).for_each(|_| split.settle());
+    assert_eq!(split.query("CREATE VIEW v AS SELECT nextval('s')"), Some(0));
+    split.replies(0, "CREATE VIEW", Status::Idle);
+    let primary = split.primary;
+    assert!(split.world.text(primary).contains("pg_rewrite"), "asked before the next client gets it");
+}
+
+#[test]
+fn a_client_whose_last_request_read_goes_on_when_reads_are_not_split_any_more() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    split.replies(place, "SELECT 1", Status::Idle);
+    let text = "session_state = off\n[databases]\nd = host=a,b,c target_session_attrs=primary";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+    split.replies(0, "UPDATE 1", Status::Idle);
+    assert_eq!(split.query(READ), Some(0));
+}
+
+#[test]
+fn one_failed_login_does_not_take_a_standby_out() {
+    let mut split = Split::new("pool_size=2");
+    let clients: Vec<ConnId> = (0..5).map(|_| split.world.client(&[])).collect();
+    let read = message(|out| encode::query(out, READ.as_bytes()));
+    clients.iter().for_each(|client| split.world.receive(*client, &read));
+    // Each standby has one connection, which is taken; of the next ones none succeeds.
+    while !split.world.connecting.is_empty() {
+        let conn = split.world.connecting.remove(0);
+        split.world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+        split.world.event(Event::Closed { conn });
+    }
+    for place in [1, 2] {
+        split.replies(place, "SELECT 1", Status::Idle);
+    }
+    split.answer(100, [100, 100]);
+    assert!(split.query(READ) > Some(0));
+}
