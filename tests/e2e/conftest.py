@@ -17,6 +17,7 @@ import certificates
 import host
 import neutral
 import postgres
+import split_cluster
 import weir as pooler
 
 PGBOUNCER = pooler.pgbouncer_version()
@@ -160,3 +161,11 @@ def authorities(scratch):
         root.alice = root.issue("alice", "alice")
         made[version] = root
     return made
+
+
+@pytest.fixture
+def cluster(pg, scratch):
+    """A primary and two standbys of their own, which a test may stop and promote."""
+    made = split_cluster.Cluster(pg.bindir, scratch)
+    yield made
+    made.stop()

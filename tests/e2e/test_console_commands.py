@@ -298,7 +298,7 @@ def test_a_megabyte_of_console_command(weir):
     [
         "RELOAD", "PAUSE", "PAUSE app", "RESUME", "RESUME app", "KILL app", "RECONNECT", "DISABLE app", "ENABLE app",
         "SUSPEND", "WAIT_CLOSE app", "SET verbose = 1", "SHUTDOWN", "SHOW FDS",
-        *(pytest.param(own, marks=pytest.mark.weir_only) for own in ("CANCEL_CLIENT 1", "RESET_QUERIES")),
+        *(pytest.param(own, marks=pytest.mark.weir_only) for own in ("CANCEL_CLIENT 1", "RESET_QUERIES", "DETACH app h", "ATTACH app h")),
         *(pytest.param(newer, marks=pytest.mark.since("1.24")) for newer in
           ("KILL_CLIENT 1", "SHUTDOWN WAIT_FOR_CLIENTS", "SHUTDOWN WAIT_FOR_SERVERS")),
     ],

@@ -1,0 +1,209 @@
+"""`read_write_split`: reads go to the standbys of an entry and everything else to its primary."""
+
+import concurrent.futures
+import time
+
+import psycopg
+import pytest
+
+import host
+import routing_corpus
+from split_cluster import NUMBERS, STANDBYS, Cluster, knows, ready, where
+from test_takeover import reboot
+
+pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
+
+
+def test_reads_go_to_the_standbys_and_writes_to_the_primary(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client = ready(pooler, cluster)
+    assert {where(cluster, client) for _ in range(10)} == STANDBYS
+    with client.transaction():
+        assert where(cluster, client) == "primary"
+    assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
+    number = next(NUMBERS)
+    client.execute(f"update t set b = {number} where a = 1")
+    assert client.execute("select b from t where a = 1").fetchone() == (number,)
+    host.eventually(lambda: where(cluster, client) in STANDBYS)
+    client.execute("begin read only")
+    places = {where(cluster, client) for _ in range(3)}
+    assert len(places) == 1 and places < STANDBYS
+    client.execute("commit")
+
+
+@pytest.mark.parametrize("consistency", ["session", "database"])
+def test_reads_see_the_writes_before_them(weir, cluster, consistency):
+    """One standby replays with a delay, the other at once; `database` holds for what another client has written, too."""
+    cluster.standbys[0].stop()
+    cluster.standbys[0].start(recovery_min_apply_delay="400ms")
+    pooler = weir(databases={"app": cluster.entry(f"read_consistency={consistency}")}, default_pool_size=4)
+    reader = pooler.connect("app")
+    host.eventually(lambda: where(cluster, reader) in STANDBYS, timeout=20)
+    writer = reader if consistency == "session" else pooler.connect("app")
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        number = next(NUMBERS)
+        writer.execute("update t set b = %s where a = 1", [number])
+        for _ in range(9):
+            assert reader.execute("select b from t where a = 1").fetchone() == (number,)
+    host.eventually(lambda: where(cluster, reader) == "standby1", timeout=20)
+
+
+def test_prepared_statements_follow_to_the_standbys(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client = ready(pooler, cluster)
+    numbers = [next(NUMBERS) for _ in range(12)]
+    for number in numbers:
+        assert client.execute("select %s::int, b from t where a = 1", [number], prepare=True).fetchone() == (number, 0)
+    assert {cluster.place_of(f"'{number}'") for number in numbers} == STANDBYS
+
+
+def test_what_a_client_asks_for_by_a_comment_or_a_setting(weir, cluster):
+    split = {word: cluster.entry(f"read_after_write={word}") for word in ("transaction", "session", "always_primary")}
+    pooler = weir(databases={"app": cluster.entry(), **split}, default_pool_size=4)
+    client = ready(pooler, cluster)
+    assert where(cluster, client, "/* weir: primary */ select {}") == "primary"
+    always = pooler.connect("always_primary")
+    host.eventually(lambda: where(cluster, always, "/* weir: standby */ select {}") in STANDBYS)
+    assert where(cluster, always) == "primary"
+    # What a function does is not seen, and a standby that is asked for it refuses it.
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        always.execute("/* weir: standby */ update t set b = 1")
+    clients = {word: ready(pooler, cluster, word) for word in ("transaction", "session")}
+    for client in clients.values():
+        client.execute("update t set b = 7 where a = 1")
+    host.eventually(lambda: where(cluster, clients["transaction"]) in STANDBYS)
+    assert where(cluster, clients["session"]) == "primary"
+
+
+def test_a_standby_that_is_far_behind_serves_no_reads(weir, cluster):
+    cluster.standbys[0].stop()
+    cluster.standbys[0].start(recovery_min_apply_delay="30s")
+    limits = {"time": "read_consistency=eventual max_replica_lag=1", "bytes": "read_consistency=eventual max_replica_lag=16kB"}
+    pooler = weir(databases={name: cluster.entry(more) for name, more in limits.items()}, default_pool_size=4)
+    clients = [pooler.connect(name) for name in limits]
+    for client in clients:
+        host.eventually(lambda: "standby2" in {where(cluster, client), where(cluster, client)}, timeout=20)
+        client.execute("update t set b = b + 1 where a = 1")
+    cluster.primary.query("create table filler as select generate_series(1, 20000)", "app")
+    for client in clients:
+        host.eventually(lambda: {where(cluster, client) for _ in range(6)} == {"standby2"}, timeout=20)
+
+
+def test_new_transactions_wait_for_the_next_primary(weir, pg, scratch):
+    cluster = Cluster(pg.bindir, scratch)
+    try:
+        pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4, failover_timeout=20)
+        clients = [ready(pooler, cluster) for _ in range(3)]
+        cluster.primary.stop()
+        with concurrent.futures.ThreadPoolExecutor(3) as workers:
+            waiting = [workers.submit(client.execute, "update t set b = b + 1 where a = 1") for client in clients]
+            assert where(cluster, pooler.connect("app")) in STANDBYS  # one that has written nothing goes on reading
+            cluster.standbys[0].promote()
+            for result in waiting:
+                result.result(15)
+        assert clients[0].execute("select b from t where a = 1").fetchone() == (3,)
+        assert where(cluster, clients[0], "update t set b = {} where a = 1") == "standby1"
+    finally:
+        cluster.stop()
+
+
+def test_without_a_primary_clients_wait_as_long_as_they_may(weir, pg, scratch):
+    cluster = Cluster(pg.bindir, scratch)
+    try:
+        entries = {"app": cluster.entry(), "own": cluster.entry("failover_timeout=1")}
+        pooler = weir(databases=entries, default_pool_size=4, failover_timeout=4)
+        clients = {name: ready(pooler, cluster, name) for name in entries}
+        cluster.primary.stop()
+        waited = {}
+        for name, client in clients.items():
+            begun = time.monotonic()
+            with pytest.raises(psycopg.OperationalError, match="failover_timeout"):
+                client.execute("update t set b = 0")
+            waited[name] = time.monotonic() - begun
+        assert 1 <= waited["own"] < 4 <= waited["app"] < 15, waited
+    finally:
+        cluster.stop()
+
+
+def test_reload_turns_it_on_and_off(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client = ready(pooler, cluster)
+    pooler.databases["app"] = cluster.entry("target_session_attrs=primary").replace("read_write_split=1", "")
+    pooler.reload()
+    host.eventually(lambda: where(cluster, client) == "primary")
+    assert {where(cluster, client) for _ in range(4)} == {"primary"}
+    pooler.databases["app"] = cluster.entry()
+    pooler.reload()
+    knows(cluster, client)
+
+
+def run(client, text):
+    """As one simple query, whatever comes of it."""
+    connection = client.pgconn
+    result = connection.exec_(text.encode())
+    while result and result.status in (psycopg.pq.ExecStatus.COPY_IN, psycopg.pq.ExecStatus.COPY_OUT):
+        if result.status == psycopg.pq.ExecStatus.COPY_IN:
+            connection.put_copy_end(b"no")
+        else:
+            while connection.get_copy_data(0)[0] > 0:
+                pass
+        result = connection.get_result()
+    while connection.get_result():
+        pass
+
+
+def test_each_statement_of_the_corpus_goes_where_it_may_run(weir, cluster):
+    corpus = routing_corpus.Corpus()
+    cluster.primary.query("create database corpus template template0")
+    cluster.primary.query(corpus.ddl, "corpus")
+    cluster.caught_up()
+    pooler = weir(databases={"corpus": cluster.entry("read_consistency=eventual").replace("dbname=app", "")}, default_pool_size=4)
+    watcher = ready(pooler, cluster, "corpus")
+    expected = {"Read": STANDBYS, "ReadOnlyTransaction": STANDBYS, "HintStandby": STANDBYS}
+    marked = []
+    for group, kind, text in corpus.cases:
+        number = next(NUMBERS)
+        with pooler.connect("corpus") as client:
+            run(client, f"/* {number} */ {text}")
+        marked.append((number, group, kind, text))
+        if kind == "Write":
+            knows(cluster, watcher)  # the schema may have changed
+    logs = {name: server.log_text() for name, server in cluster.servers.items()}
+    for number, group, kind, text in marked:
+        places = {name for name, log in logs.items() if f"/* {number} */" in log}
+        assert places or kind == "Session", (group, text)
+        assert places <= expected.get(kind, {"primary"}), (group, kind, text, places)
+
+
+def test_a_session_is_not_kept_on_a_standby(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client = ready(pooler, cluster)
+    client.execute("begin read only")
+    assert where(cluster, client) in STANDBYS
+    client.execute("declare c cursor with hold for select 1")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="weir: primary"):
+        client.execute("commit")
+        client.execute("select 1")
+    client = ready(pooler, cluster)
+    client.execute("/* weir: primary */ begin read only")
+    client.execute("declare c cursor with hold for select 7")
+    client.execute("commit")
+    assert client.execute("fetch c").fetchone() == (7,)
+    assert where(cluster, client) == "primary"
+
+
+def test_a_takeover_keeps_transactions_on_their_standby(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client, writer = ready(pooler, cluster), ready(pooler, cluster)
+    client.execute("begin read only")
+    place = where(cluster, client)
+    assert place in STANDBYS
+    reboot(pooler)
+    assert where(cluster, client) == place
+    client.execute("commit")
+    for number in range(5):
+        writer.execute("update t set b = %s where a = 1", [number])
+        assert writer.execute("select b from t where a = 1").fetchone() == (number,)
+    host.eventually(lambda: where(cluster, writer) in STANDBYS)
+    knows(cluster, client)
