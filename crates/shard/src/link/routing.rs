@@ -18,15 +18,18 @@ use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 
-/// The pool whose server an idle client's request goes to. `request` is empty if it is held; None: it asks for nothing yet.
+/// The pool whose server an idle client's request goes to. `request` is empty if it is held; None: the client has waited for its pin, and its request was judged before.
 #[cold]
 #[inline(never)]
 pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: Option<&[u8]>) -> PoolId {
     let is_split =
         core.local_pools.get(primary).is_some_and(|local_pool| local_pool.serves.split().is_some());
     let Some(request) = request.filter(|_| is_split) else {
-        if let Some(client) = core.conns.client_mut(conn) {
-            client.routed.end_split();
+        match core.conns.client_mut(conn) {
+            Some(client) if is_split && client.routed.standby().is_none() => {}
+            Some(client) if is_split => client.routed.keeps_primary(),
+            Some(client) => client.routed.end_split(),
+            None => {}
         }
         return primary;
     };
