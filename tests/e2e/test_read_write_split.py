@@ -182,9 +182,11 @@ def test_a_session_is_not_kept_on_a_standby(weir, cluster):
     client.execute("begin read only")
     assert where(cluster, client) in STANDBYS
     client.execute("declare c cursor with hold for select 1")
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="weir: primary"):
+    # The error comes behind the answer to COMMIT: what the client makes of it depends on when it reads.
+    with pytest.raises(psycopg.Error):
         client.execute("commit")
         client.execute("select 1")
+    host.eventually(lambda: "cannot leave its standby" in pooler.log_text())
     client = ready(pooler, cluster)
     client.execute("/* weir: primary */ begin read only")
     client.execute("declare c cursor with hold for select 7")

@@ -150,7 +150,7 @@ table! {
     logdir: not_needed "Weir keeps no file about which backends are down: it asks them.";
 }
 "Load balancing" {
-    load_balance_mode: once [read_write_split] "`on`: `read_write_split = 1` in the entry, in streaming replication mode." "This version of Weir sends all statements of an entry to the same servers: use a second entry with `target_session_attrs=prefer-standby` for reads.";
+    load_balance_mode: once [read_write_split] "`on`: `read_write_split = 1` in the entry, in streaming replication mode; it takes effect with `pool_mode = transaction`." "This version of Weir sends all statements of an entry to the same servers: use a second entry with `target_session_attrs=prefer-standby` for reads.";
     ignore_leading_white_space: not_needed "Blanks in front of a statement mean nothing to Weir.";
     read_only_function_list: once [read_write_split] "Weir learns from the server's catalog which functions may write; a list is not needed." "This version of Weir does not route by functions.";
     write_function_list: once [read_write_split] "Weir learns from the server's catalog which functions may write; a list is not needed." "This version of Weir does not route by functions.";
