@@ -326,7 +326,7 @@ impl ShardState {
         let Some(database) = self.core.config.database(&local_pool.database_name) else {
             local_pool.pool.limits.min_pool_size = 0;
             self.close_clients_of(index, "database removed");
-            standbys::part(&mut self.core, index);
+            standbys::remove(&mut self.core, index);
             self.renew_servers(index, CloseReason::DatabaseRemoved);
             return;
         };
@@ -376,7 +376,7 @@ impl ShardState {
         let splits = self.core.config.splits_reads(&database, user);
         let known = local_pool.serves.split().and_then(|split| self.core.local_pools.cluster(split.cluster));
         if known.is_some_and(|cluster| !splits || !cluster.is_of(&database)) {
-            standbys::part(&mut self.core, index);
+            standbys::remove(&mut self.core, index);
         }
         if !splits {
             return Some(database);

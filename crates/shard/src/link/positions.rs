@@ -16,7 +16,7 @@ use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, Phase};
 
 /// A read goes to the primary because no standby is known to have replayed this. The server that serves it is asked behind it, unless another one has no client.
-pub(crate) fn hurry(core: &mut Core, primary: PoolId, needs: Needs) {
+pub(crate) fn request_sample(core: &mut Core, primary: PoolId, needs: Needs) {
     let now_us = core.now.mono_us;
     if let Some((_, cluster)) = core.local_pools.with_cluster(primary) {
         cluster.await_sample(needs, now_us);
@@ -26,14 +26,18 @@ pub(crate) fn hurry(core: &mut Core, primary: PoolId, needs: Needs) {
 
 /// Asks the servers of a primary's pool and of its standbys' that have no client, as far as it is time; of the primary's `spared` ones are left alone.
 pub(crate) fn ask_idle(core: &mut Core, primary: PoolId, spared: usize) {
-    let Some(split) = core.local_pools.get(primary).and_then(|local_pool| local_pool.serves.split()) else {
-        return;
-    };
-    let standbys = split.standbys.clone();
     if core.local_pools.get(primary).is_some_and(|local_pool| local_pool.pool.idle().len() > spared) {
         ask_idle_of(core, primary);
     }
-    standbys.into_iter().for_each(|pool_id| ask_idle_of(core, pool_id));
+    let standby_at = |core: &Core, place: usize| {
+        let split = core.local_pools.get(primary).and_then(|local_pool| local_pool.serves.split());
+        split.and_then(|split| split.standbys.get(place).copied())
+    };
+    let mut place = 0;
+    while let Some(standby) = standby_at(core, place) {
+        ask_idle_of(core, standby);
+        place += 1;
+    }
 }
 
 fn ask_idle_of(core: &mut Core, pool_id: PoolId) {
@@ -121,6 +125,7 @@ pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, sample: u6
     let is_other = position.is_some_and(|position| position.is_standby != place.is_some());
     let position = position.filter(|_| !is_other);
     let lsn = position.and_then(|position| position.lsn);
+    let is_first_refusal = cluster.note_refusal(place, error.is_some());
     match place {
         None => cluster.sampled(sample, lsn, timeline.unwrap_or_default(), now_us),
         Some(place) => {
@@ -131,7 +136,7 @@ pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, sample: u6
             }
         }
     }
-    if let Some(error) = error {
+    if let Some(error) = error.filter(|_| is_first_refusal) {
         log_refusal(
             core,
             server_conn,
@@ -155,11 +160,14 @@ pub(crate) fn names_answered(core: &mut Core, server_conn: ConnId, error: Option
     let rows = server.protocol.take_internal_result().into_rows();
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
     let Some(split) = local_pool.serves.split_mut() else { return };
-    match error {
-        None => split.names.answered(routing_catalog::read(&rows), now_us),
+    let is_first_refusal = match error {
+        None => {
+            split.names.answered(routing_catalog::read(&rows), now_us);
+            false
+        }
         Some(_) => split.names.unanswered(now_us),
-    }
-    if let Some(error) = error {
+    };
+    if let Some(error) = error.filter(|_| is_first_refusal) {
         log_refusal(
             core,
             server_conn,

@@ -37,7 +37,7 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
     let needs = needs(core, conn, primary, judged);
     let standby = needs.and_then(|needs| choose(core, primary, needs));
     if let (None, Some(needs)) = (standby, needs) {
-        positions::hurry(core, primary, needs);
+        positions::request_sample(core, primary, needs);
     }
     let Some(client) = core.conns.client_mut(conn) else { return primary };
     let Some(standby) = standby else {

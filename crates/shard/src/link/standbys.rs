@@ -10,6 +10,7 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{routing, server_end};
 use crate::local_pools::cluster::HostState;
+use crate::local_pools::hosts::NOT_STANDBY;
 use crate::local_pools::serves::Serves;
 use crate::local_pools::table::PoolId;
 use crate::server::Server;
@@ -115,9 +116,6 @@ fn has_live_server(core: &Core, pool_id: PoolId, place: usize, but: ConnId) -> b
         matches!(other, Conn::Server(server) if conn != but && server.is_pooled() && is_of_host(server.pool))
     })
 }
-
-/// What a primary is refused with where a standby is wanted.
-pub(crate) const NOT_STANDBY: &str = "server is not in hot standby mode";
 
 /// The place of a server's host in the list of the entry.
 pub(crate) fn place_of(core: &Core, server: &Server) -> Option<usize> {

@@ -6,9 +6,10 @@ use messages::{ClusterHostRow, ClusterRow, HostLag, HostRole, PoolRow, ServerErr
 
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::standbys::{NOT_STANDBY, place_of};
+use crate::link::standbys::place_of;
 use crate::listing::{count_server, is_used, wall};
 use crate::local_pools::cluster::{Cluster, Host, HostState};
+use crate::local_pools::hosts::NOT_STANDBY;
 use crate::local_pools::table::ClusterId;
 use crate::server::Server;
 

@@ -92,6 +92,8 @@ pub(crate) struct Host {
     fresh_writes: u64,
     question: Question,
     asked_us: u64,
+    /// It has refused to say how far it is.
+    is_refused: bool,
     /// Since when it owes an answer.
     silent_since_us: Option<u64>,
     /// When it has last said what it is, or could not be asked; 0 is never.
@@ -113,6 +115,7 @@ impl Host {
             fresh_writes: 0,
             question: Question::None,
             asked_us: 0,
+            is_refused: false,
             silent_since_us: None,
             seen_us: 0,
             reads: 0,
@@ -197,6 +200,8 @@ pub(crate) struct Cluster {
     reads_follow_until_us: u64,
     /// The host that served the last read.
     last_read: usize,
+    /// The primary has refused to say how far it is.
+    is_refused: bool,
 }
 
 impl Cluster {
@@ -215,6 +220,7 @@ impl Cluster {
             awaited: 0,
             reads_follow_until_us: 0,
             last_read: 0,
+            is_refused: false,
         }
     }
 
@@ -397,6 +403,13 @@ impl Cluster {
             && now_us.saturating_sub(host.asked_us) >= pause_us
     }
 
+    /// The standby at this place, or the primary, has refused to say how far it is, or not; true if it has and had not before.
+    pub(crate) fn note_refusal(&mut self, place: Option<usize>, is_refused: bool) -> bool {
+        let of_host = place.and_then(|place| self.hosts.get_mut(place)).map(|host| &mut host.is_refused);
+        let before = std::mem::replace(of_host.unwrap_or(&mut self.is_refused), is_refused);
+        is_refused && !before
+    }
+
     /// It is not known that a standby follows the primary's timeline.
     pub(crate) fn is_to_name_timeline(&self, place: usize) -> bool {
         self.hosts.get(place).is_some_and(|host| host.follows != self.timeline)
@@ -573,6 +586,14 @@ mod tests {
         cluster.sampled(second, Some(200), 1, 0);
         cluster.replayed(1, Some((200, Some(1))), 0);
         assert!(serves(&cluster, 1, needed));
+    }
+
+    #[test]
+    fn a_refusal_is_reported_once_for_each_server() {
+        let mut cluster = cluster();
+        assert!(cluster.note_refusal(Some(1), true) && !cluster.note_refusal(Some(1), true));
+        assert!(cluster.note_refusal(None, true) && !cluster.note_refusal(None, true));
+        assert!(!cluster.note_refusal(Some(1), false) && cluster.note_refusal(Some(1), true));
     }
 
     #[test]

@@ -26,6 +26,9 @@ const CONNECT_US: u64 = 2_000_000;
 /// For so long a pool that prefers standbys and has found none takes any server (`target_session_attrs`).
 const SETTLES_US: u64 = 15_000_000;
 
+/// What a primary is refused with where a standby is wanted, in libpq's words.
+pub(crate) const NOT_STANDBY: &str = "server is not in hot standby mode";
+
 /// Which of an entry's hosts a pool connects to next.
 #[derive(Debug, Default)]
 pub(crate) struct NextHost {
@@ -69,7 +72,7 @@ impl Role {
             TargetSessionAttrs::ReadOnly if !is_read_only => Some("session is not read-only"),
             TargetSessionAttrs::Primary if is_standby => Some("server is in hot standby mode"),
             TargetSessionAttrs::Standby | TargetSessionAttrs::PreferStandby if !is_standby => {
-                Some("server is not in hot standby mode")
+                Some(NOT_STANDBY)
             }
             _ => None,
         }

@@ -30,6 +30,8 @@ pub(crate) struct KnownNames {
     /// When they were asked for, and may be again.
     asked_us: u64,
     again_us: u64,
+    /// The last question was answered with an error.
+    is_refused: bool,
 }
 
 impl Default for KnownNames {
@@ -42,6 +44,7 @@ impl Default for KnownNames {
             changes: 0,
             asked_us: 0,
             again_us: 0,
+            is_refused: false,
         }
     }
 }
@@ -62,14 +65,16 @@ impl KnownNames {
         self.again_us = now_us + PAUSE_US;
     }
 
-    /// It cannot be known now.
-    pub(crate) fn unanswered(&mut self, now_us: u64) {
+    /// It cannot be known now; true if it could be before.
+    pub(crate) fn unanswered(&mut self, now_us: u64) -> bool {
         self.refresh.unanswered(now_us);
         self.set(RoutingNames::unknown());
+        !std::mem::replace(&mut self.is_refused, true)
     }
 
     /// PostgreSQL has answered. What has expired since it was asked stays due.
     pub(crate) fn answered(&mut self, names: RoutingNames, now_us: u64) {
+        self.is_refused = false;
         self.again_us = now_us + PAUSE_US.max(10 * now_us.saturating_sub(self.asked_us));
         if self.refresh.answered(now_us) {
             self.set(names);
@@ -143,7 +148,7 @@ mod tests {
         known.answered(names(), LATER + 1);
         assert!(known.routing(CALL) == Routing::Write && known.is_due(2 * LATER), "it has changed meanwhile");
         known.asked(2, 2 * LATER);
-        known.unanswered(2 * LATER + 1);
+        assert!(known.unanswered(2 * LATER + 1) && !known.unanswered(2 * LATER + 1), "said once");
         assert!(!known.is_due(2 * LATER + 1) && known.routing(b"SELECT 1") == Routing::Write);
     }
 

@@ -82,7 +82,7 @@ fn cluster_of(core: &mut Core, name: &Arc<str>, entry: &Database) -> ClusterId {
 }
 
 /// The entry has other hosts, or its reads are not split any more: the pools for reads end.
-pub(crate) fn part(core: &mut Core, primary: PoolId) {
+pub(crate) fn remove(core: &mut Core, primary: PoolId) {
     let Some(local_pool) = core.local_pools.get_mut(primary) else { return };
     let Serves::Primary(split) = std::mem::take(&mut local_pool.serves) else { return };
     for standby in split.standbys {

@@ -46,7 +46,7 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
     if local_pool.pool.external() > 0 {
         return; // A process before says when these servers are closed, and of which pool.
     }
-    standbys::part(core, pool_id);
+    standbys::remove(core, pool_id);
     let Some(local_pool) = core.local_pools.remove(pool_id) else { return };
     if local_pool.serves.standby().is_some() {
         core.local_pools.retire(&local_pool.database_name, &local_pool.counters, core.now.mono_us);
