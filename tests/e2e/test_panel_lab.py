@@ -126,7 +126,7 @@ def test_the_events_of_a_run_end_with_the_right_to_read_them(weir, pg):
     assert status == 201, body
     run = f"/api/v1/lab/runs/{body['run']['id']}"
     stream = follow(web, f"{run}/events", Authorization=f"Bearer {token}")
-    assert stream[1].readline(), "nothing is said"
+    assert stream[1].readline(), web.get(run, token=run_by)["run"]
     keys.write_text(admin)
     pooler.reload()
     rest(stream)

@@ -126,6 +126,22 @@ def test_without_a_primary_clients_wait_as_long_as_they_may(weir, pg, scratch):
         cluster.stop()
 
 
+def test_reads_are_the_standbys_again_where_the_next_record_begins_a_page(weir, cluster):
+    """As behind archive_timeout on an idle server: the primary's next record begins behind a page's header, which no standby has replayed."""
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
+    client = ready(pooler, cluster)
+
+    def is_read_from_there():
+        """Without a further record, which PostgreSQL writes by itself now and then."""
+        cluster.primary.query("select pg_switch_wal()")
+        position = cluster.primary.value("select pg_current_wal_insert_lsn()")
+        client.execute("begin; select 1; commit")  # counts as a write, and makes no record
+        host.eventually(lambda: where(cluster, client) in STANDBYS)
+        return cluster.primary.value("select pg_current_wal_insert_lsn()") == position
+
+    assert any(is_read_from_there() for _ in range(3))
+
+
 def test_reload_turns_it_on_and_off(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client = ready(pooler, cluster)

@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
@@ -23,6 +25,10 @@ use crate::{options, sys};
 
 /// A thread that was woken may find that another one was quicker: it must not wait then.
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
+/// How long a place may still be another process's: the kernel frees what a killed process had in io_uring a moment after its end.
+const LEAVING: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a listening socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,10 +296,23 @@ fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Refusal> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true).map_err(option)?;
     }
-    bind(&socket, &address).map_err(|why| Refusal("bind", why))?;
+    let bound = until_left(|| bind(&socket, &address), |bound| *bound == Err(Errno::ADDRINUSE));
+    bound.map_err(|why| Refusal("bind", why))?;
     options::apply_to_listener(&socket, global);
     listen(&socket, backlog(global)).map_err(|why| Refusal("listen", why))?;
     Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
+}
+
+/// Tries until the place is not another process's any more, or that process evidently stays.
+fn until_left<T>(mut attempt: impl FnMut() -> T, is_in_use: impl Fn(&T) -> bool) -> T {
+    let begun = Instant::now();
+    loop {
+        let outcome = attempt();
+        if !is_in_use(&outcome) || begun.elapsed() >= LEAVING {
+            return outcome;
+        }
+        thread::sleep(ASK_AGAIN);
+    }
 }
 
 fn backlog(global: &Global) -> i32 {
@@ -309,7 +328,7 @@ pub fn unix_path(global: &Global) -> Option<String> {
 
 /// The inner error is the system's and no reason to give up; the outer one is.
 fn unix_listener(path: &str, global: &Global) -> Result<Result<Listener, Refusal>, ListenFault> {
-    if unix(path).is_ok() {
+    if until_left(|| unix(path).is_ok(), |is_in_use| *is_in_use) {
         return Err(ListenFault::UnixInUse(path.to_owned()));
     }
     let socket = match unix_bound(path) {
@@ -348,4 +367,26 @@ fn own_file(path: &str, global: &Global) -> Result<SocketFile, ListenFault> {
     let group = group.map(group_id).transpose()?;
     let inode = securefs::open_socket_to(path, group, global.unix_socket_mode).map_err(refused)?;
     Ok(SocketFile { path: PathBuf::from(path), inode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_address_is_taken_as_soon_as_the_process_before_has_left_it() {
+        let before = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = before.local_addr().expect("an address").port();
+        let mut global = Global::default();
+        (global.listen_port, global.unix_socket_dir) = (port, None);
+        global.listen_addr = vec!["127.0.0.1".to_owned()];
+        let leaving = thread::spawn(move || {
+            thread::sleep(4 * ASK_AGAIN);
+            drop(before);
+        });
+        let opened = Listeners::open(&global, Vec::new());
+        leaving.join().expect("it has left");
+        assert!(opened.is_ok_and(|opened| opened.tcp_address().map(|address| address.port()) == Some(port)));
+    }
 }

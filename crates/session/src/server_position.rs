@@ -1,6 +1,7 @@
 //! How far a server of a cluster is in the WAL: a primary has written up to there, a standby has replayed it.
 //!
-//! Owns the query and what its row means (PostgreSQL: Recovery Information Functions; Control Data Functions).
+//! Owns the queries and what their row means (PostgreSQL: Recovery Information Functions; Control Data Functions). A primary says where its next record
+//! will begin, a standby where the last one ended: between them are the headers of pages without a record (PostgreSQL: `access/xlog_internal.h`).
 
 use crate::internal_result::Row;
 
@@ -8,7 +9,16 @@ use crate::internal_result::Row;
 pub const QUERY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END \
     OPERATOR(pg_catalog.-) '0/0'::pg_catalog.pg_lsn FROM pg_catalog.pg_is_in_recovery() r";
 
-/// The same, and the timeline that a standby follows, as far as its role may know: what it receives, or what was
+/// The same, and the sizes of WAL pages and segments.
+pub const QUERY_OF_PRIMARY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END \
+    OPERATOR(pg_catalog.-) '0/0'::pg_catalog.pg_lsn,NULL,pg_catalog.current_setting('wal_block_size'),\
+    pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size')) FROM pg_catalog.pg_is_in_recovery() r";
+
+/// The header of a WAL page, and that of the first page of a segment.
+const PAGE_HEADER_BYTES: u64 = 24;
+const SEGMENT_HEADER_BYTES: u64 = 40;
+
+/// As [`QUERY`], and the timeline that a standby follows, as far as its role may know: what it receives, or what was
 /// replayed at the last restart point.
 pub const QUERY_OF_STANDBY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END \
     OPERATOR(pg_catalog.-) '0/0'::pg_catalog.pg_lsn,\
@@ -21,29 +31,44 @@ pub const QUERY_OF_STANDBY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last
 pub struct ServerPosition {
     /// It is a standby.
     pub is_standby: bool,
-    /// Bytes of WAL since the beginning of its cluster. None of a standby that has replayed nothing.
+    /// The end of the last record, in bytes of WAL since the beginning of its cluster. None of a standby that has replayed nothing.
     pub lsn: Option<u64>,
     /// The newest timeline that a standby is known to follow.
     pub timeline: Option<u32>,
 }
 
 impl ServerPosition {
-    /// Reads the answer to [`QUERY`] or [`QUERY_OF_STANDBY`]; None if it is none.
+    /// Reads the answer to one of the queries; None if it is none.
     #[must_use]
     pub fn read(rows: &[Row]) -> Option<ServerPosition> {
         let row = rows.first()?;
         let text =
             |column: usize| row.get(column)?.as_deref().and_then(|text| std::str::from_utf8(text).ok());
         let timelines = text(2).unwrap_or_default().split(' ').filter_map(|number| number.parse().ok());
-        Some(ServerPosition {
-            is_standby: match text(0)? {
-                "t" => true,
-                "f" => false,
-                _ => return None,
-            },
-            lsn: text(1).and_then(|lsn| lsn.parse().ok()),
-            timeline: timelines.max(),
-        })
+        let number = |column: usize| text(column).and_then(|number| number.parse::<u64>().ok());
+        let is_standby = match text(0)? {
+            "t" => true,
+            "f" => false,
+            _ => return None,
+        };
+        let lsn = match (number(1), number(3), number(4)) {
+            (Some(next), Some(page), Some(segment)) if !is_standby => Some(end_before(next, page, segment)),
+            (lsn, _, _) => lsn,
+        };
+        Some(ServerPosition { is_standby, lsn, timeline: timelines.max() })
+    }
+}
+
+/// The end of the last record before this position of the next one: where that is the first of its page, only the page's header is
+/// between the two. What is left of a record from the page before would take at least eight bytes behind the header.
+fn end_before(next: u64, page: u64, segment: u64) -> u64 {
+    let is_at = |bytes: u64, header: u64| bytes != 0 && next % bytes == header;
+    if is_at(segment, SEGMENT_HEADER_BYTES) {
+        next - SEGMENT_HEADER_BYTES
+    } else if is_at(page, PAGE_HEADER_BYTES) && !is_at(segment, PAGE_HEADER_BYTES) {
+        next - PAGE_HEADER_BYTES
+    } else {
+        next
     }
 }
 
@@ -62,6 +87,22 @@ mod tests {
         assert_eq!(standby, Some(expected));
         let primary = ServerPosition::read(&row(&[Some("f"), Some("7"), None]));
         assert_eq!(primary, Some(ServerPosition { is_standby: false, lsn: Some(7), timeline: None }));
+    }
+
+    #[test]
+    fn a_primary_that_begins_a_page_has_ended_its_last_record_with_the_page_before() {
+        const SEGMENT: u64 = 16 << 20;
+        let end = |next: u64| {
+            let (next, segment) = (next.to_string(), SEGMENT.to_string());
+            let rows = row(&[Some("f"), Some(&next), None, Some("8192"), Some(&segment)]);
+            ServerPosition::read(&rows).and_then(|position| position.lsn)
+        };
+        assert_eq!([end(8192 + 24), end(SEGMENT + 40)], [Some(8192), Some(SEGMENT)]);
+        for elsewhere in [8192, 8192 + 32, 8192 + 40, SEGMENT, SEGMENT + 24, SEGMENT + 48, SEGMENT + 8192 + 40] {
+            assert_eq!(end(elsewhere), Some(elsewhere));
+        }
+        let replayed = row(&[Some("t"), Some("8216"), None, Some("8192"), Some("16777216")]);
+        assert_eq!(ServerPosition::read(&replayed).and_then(|position| position.lsn), Some(8216));
     }
 
     #[test]

@@ -88,7 +88,10 @@ pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
             split.names.asked(known.schema_changes(), now_us);
             InternalQuery::RoutingNames
         }
-        Serves::Primary(_) => InternalQuery::Position(cluster.sample_begins(known.writes(), now_us)),
+        Serves::Primary(_) => {
+            query = server_position::QUERY_OF_PRIMARY;
+            InternalQuery::Position(cluster.sample_begins(known.writes(), now_us))
+        }
         Serves::Standby(standby) => {
             cluster.position_asked(standby.place, now_us);
             if cluster.is_to_name_timeline(standby.place) {
