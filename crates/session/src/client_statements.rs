@@ -284,6 +284,11 @@ impl ClientStatements {
         }
     }
 
+    /// The server that was to answer is gone, and the request, which prepares and closes nothing, is repeated by another one.
+    pub fn request_repeats(&mut self, registry: &mut StatementRegistry) {
+        self.drop_all_describes(registry);
+    }
+
     /// The client has disconnected.
     pub fn forget_all(&mut self, registry: &mut StatementRegistry) {
         self.drop_all_describes(registry);

@@ -19,6 +19,8 @@ pub enum RequestRouting {
     Standby,
     /// It begins a transaction that is declared READ ONLY.
     ReadOnlyTransaction,
+    /// A comment says that it is the primary's.
+    Primary,
     /// It is the primary's, and writes nothing.
     Session,
     /// It may write, or not all of it is here.
@@ -39,7 +41,7 @@ pub fn request_routing(
         registry,
         routing,
         found: None,
-        is_hinted: false,
+        hint: None,
         parsed: Vec::new(),
         maps_names,
         binds_unnamed: false,
@@ -81,7 +83,7 @@ pub fn request_routing(
             _ => return RequestRouting::Write,
         }
         if request.found == Some(Routing::Write) {
-            return RequestRouting::Write;
+            return request.writes();
         }
         at = end;
     }
@@ -94,8 +96,8 @@ struct Request<'a, F> {
     routing: F,
     /// What its texts are together.
     found: Option<Routing>,
-    /// A comment says that it is a standby's.
-    is_hinted: bool,
+    /// What a comment says.
+    hint: Option<RouteHint>,
     /// The names of the statements that it parses.
     parsed: Vec<&'a [u8]>,
     /// Statements with names can be used on any server.
@@ -107,12 +109,11 @@ struct Request<'a, F> {
 
 impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
     fn note_text(&mut self, text: &[u8]) {
-        let found = match route_hint(text) {
+        let hint = route_hint(text);
+        self.hint = hint.or(self.hint);
+        let found = match hint {
             Some(RouteHint::Primary) => Routing::Write,
-            Some(RouteHint::Standby) => {
-                self.is_hinted = true;
-                Routing::Read
-            }
+            Some(RouteHint::Standby) => Routing::Read,
             None => (self.routing)(text),
         };
         self.note(found);
@@ -151,11 +152,15 @@ impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
         }
         match self.found {
             None | Some(Routing::Session) => RequestRouting::Session,
-            Some(Routing::Read | Routing::ReadOnlyTransaction) if self.is_hinted => RequestRouting::Standby,
+            Some(Routing::Write) => self.writes(),
+            Some(Routing::Read | Routing::ReadOnlyTransaction) if self.hint.is_some() => RequestRouting::Standby,
             Some(Routing::Read) => RequestRouting::Read,
             Some(Routing::ReadOnlyTransaction) => RequestRouting::ReadOnlyTransaction,
-            Some(Routing::Write) => RequestRouting::Write,
         }
+    }
+
+    fn writes(&self) -> RequestRouting {
+        if self.hint == Some(RouteHint::Primary) { RequestRouting::Primary } else { RequestRouting::Write }
     }
 }
 

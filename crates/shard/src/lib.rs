@@ -11,6 +11,7 @@ pub mod event;
 pub mod takeover;
 
 mod administration;
+mod attempt;
 mod auth_query;
 mod cancel;
 mod cancel_key;

@@ -11,6 +11,7 @@ use session::{ServerInfo, ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use tls::NegotiatedTls;
 
+use crate::attempt::Attempt;
 use crate::close_reason::CloseReason;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
@@ -114,6 +115,8 @@ pub(crate) struct Server {
     pub(crate) key: Option<(u32, Vec<u8>)>,
     /// The timeline that it was on as a primary at its login, where that was asked (`target_session_attrs`).
     pub(crate) timeline: Option<u32>,
+    /// What its client has asked for, where that may be repeated elsewhere.
+    pub(crate) attempt: Attempt,
     /// Output has not all gone to the system; [`crate::Event::SendBufferEmpty`] will come.
     pub(crate) unsent: bool,
     /// It has been asked how far it is since it last had a client.
@@ -180,6 +183,7 @@ impl Server {
         if self.client().is_some() {
             self.phase = Phase::AwaitingCancel;
         }
+        self.attempt.end();
         self.protocol.leave_client();
     }
 

@@ -305,3 +305,142 @@ fn one_failed_login_does_not_take_a_standby_out() {
     split.answer(100, [100, 100]);
     assert!(split.query(READ) > Some(0));
 }
+
+/// What a standby says to a read that it does not run.
+fn refusal(severity: &str, code: &str) -> Vec<u8> {
+    message(|out| {
+        out.extend_from_slice(b"T\0\0\0\x06\0\0");
+        encode::error(out, severity, code, "no");
+    })
+}
+
+fn ready(out: &mut Vec<u8>) {
+    encode::ready(out, Status::Idle);
+}
+
+#[test]
+fn a_read_that_a_standby_refuses_is_run_by_the_primary_and_those_of_its_shape_too() {
+    const ODD: &str = "SELECT odd, 1 FROM t WHERE a = count(b)";
+    let mut split = Split::new("");
+    split.world.sent.remove(&split.client);
+    let place = split.query(ODD).unwrap();
+    let standby = split.server(place);
+    assert!(place > 0);
+    let refused = refusal("ERROR", "25006");
+    let (front, rest) = refused.split_at(12);
+    split.world.receive(standby, front);
+    split.world.receive(standby, rest);
+    // What the client has sent behind it comes behind it.
+    split.world.receive(split.client, &message(|out| encode::query(out, b"DELETE FROM t")));
+    split.world.sent.remove(&split.primary);
+    split.world.receive(standby, &message(ready));
+    let sent = split.world.text(split.primary);
+    assert!(sent.contains(ODD) && sent.contains("DELETE"), "{sent}");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.replies(0, "DELETE 1", Status::Idle);
+    let client = split.client;
+    let told = split.world.text(client);
+    assert!(told.contains("SELECT 1") && told.contains("DELETE 1") && !told.contains("25006"), "{told}");
+    assert!(!split.world.closed.contains(&standby), "it serves others");
+    split.client = split.world.client(&[]);
+    assert_eq!(split.query(&ODD.replace('1', "2")), Some(0), "remembered");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.client = split.world.client(&[]);
+    assert!(split.query(READ) > Some(0), "other reads are not concerned");
+}
+
+#[test]
+fn a_session_that_no_standby_serves_stays_with_the_primary() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let standby = split.server(place);
+    split.world.receive(standby, &refusal("ERROR", "0A000"));
+    split.world.receive(standby, &message(ready));
+    split.replies(0, "SELECT 1", Status::Idle);
+    for _ in 0..3 {
+        assert_eq!(split.query(READ), Some(0));
+        split.replies(0, "SELECT 1", Status::Idle);
+    }
+    let other = split.world.client(&[]);
+    split.client = other;
+    assert!(split.query(READ) > Some(0), "only its own");
+}
+
+#[test]
+fn an_error_that_the_primary_would_have_too_is_the_clients() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.world.sent.remove(&client);
+    split.world.receive(standby, &refusal("ERROR", "22012"));
+    split.world.receive(standby, &message(ready));
+    assert!(split.world.text(client).contains("22012"));
+    assert!(split.query(READ) > Some(0));
+}
+
+#[test]
+fn a_read_whose_standby_is_gone_before_the_first_row_is_run_by_the_primary() {
+    for begun in [Vec::new(), b"T\0\0\0\x06\0\0".to_vec(), refusal("FATAL", "57P01"), refusal("ERROR", "40001")] {
+        let mut split = Split::new("");
+        let place = split.query(READ).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        split.world.sent.remove(&client);
+        split.world.sent.remove(&split.primary);
+        split.world.receive(standby, &begun);
+        split.world.event(Event::HungUp { conn: standby });
+        assert!(split.world.text(split.primary).contains(READ), "{begun:?}");
+        split.replies(0, "SELECT 1", Status::Idle);
+        let told = split.world.text(client);
+        assert!(told.contains("SELECT 1") && !told.contains("E\0"), "{told:?}");
+        assert!(!split.world.closed.contains(&client));
+    }
+}
+
+#[test]
+fn a_read_whose_standby_is_gone_behind_the_first_row_is_not_repeated() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.world.sent.remove(&split.primary);
+    split.world.receive(standby, &message(|out| encode::data_row(out, [Some(&b"1"[..])].into_iter())));
+    split.world.event(Event::HungUp { conn: standby });
+    assert!(!split.world.text(split.primary).contains(READ));
+    assert!(split.world.closed.contains(&client));
+}
+
+#[test]
+fn what_a_comment_has_sent_to_a_standby_and_what_prepares_a_statement_is_not_repeated() {
+    let named = message(|out| {
+        encode::parse(out, b"s", READ.as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"s", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let hinted = message(|out| encode::query(out, b"/* weir: standby */ SELECT f()"));
+    for request in [named, hinted] {
+        let mut split = Split::new("");
+        let place = split.goes(&request).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        split.world.sent.remove(&client);
+        split.world.receive(standby, &message(|out| encode::error(out, "ERROR", "25006", "no")));
+        assert!(split.world.text(client).contains("25006"));
+    }
+}
+
+#[test]
+fn a_transaction_on_a_standby_is_repeated_only_as_a_whole() {
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.replies(place, "BEGIN", Status::InTransaction);
+    assert_eq!(split.query(READ), Some(place));
+    split.world.sent.remove(&client);
+    split.world.receive(standby, &refusal("ERROR", "40001"));
+    assert!(split.world.text(client).contains("40001"));
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    let standby = split.server(place);
+    split.world.sent.remove(&split.primary);
+    split.world.event(Event::HungUp { conn: standby });
+    assert!(split.world.text(split.primary).contains("BEGIN READ ONLY"));
+}

@@ -17,6 +17,7 @@ states! {
     PROTOCOL_VIOLATION             "08P01" "protocol_violation: the peer sent what the protocol does not allow here.";
     FEATURE_NOT_SUPPORTED          "0A000" "feature_not_supported";
     INVALID_PARAMETER              "22023" "invalid_parameter_value";
+    READ_ONLY_TRANSACTION          "25006" "read_only_sql_transaction";
     IDLE_IN_TRANSACTION_TIMEOUT    "25P03" "idle_in_transaction_session_timeout";
     TRANSACTION_TIMEOUT            "25P04" "transaction_timeout";
     UNDEFINED_CURSOR               "34000" "invalid_cursor_name: no portal of that name.";
@@ -24,7 +25,12 @@ states! {
     INVALID_AUTHORIZATION          "28000" "invalid_authorization_specification";
     INVALID_PASSWORD               "28P01" "invalid_password";
     INVALID_CATALOG_NAME           "3D000" "invalid_catalog_name: no such database.";
+    INVALID_SCHEMA_NAME            "3F000" "invalid_schema_name";
+    SERIALIZATION_FAILURE          "40001" "serialization_failure; on a standby also: a conflict with what it replays.";
     INSUFFICIENT_PRIVILEGE         "42501" "insufficient_privilege";
+    UNDEFINED_TABLE                "42P01" "undefined_table";
+    UNDEFINED_COLUMN               "42703" "undefined_column";
+    UNDEFINED_OBJECT               "42704" "undefined_object";
     UNDEFINED_FUNCTION             "42883" "undefined_function";
     SYNTAX_ERROR                   "42601" "syntax_error";
     DUPLICATE_PREPARED             "42P05" "duplicate_prepared_statement";

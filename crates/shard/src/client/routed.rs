@@ -18,6 +18,8 @@ pub(crate) struct Routed {
     wrote: u64,
     /// It has written, as far as is known.
     has_written: bool,
+    /// A standby has refused what its session asks for: all that it sends is the primary's.
+    is_refused: bool,
 }
 
 /// Whether a transaction on the primary writes.
@@ -36,8 +38,11 @@ enum To {
     Any,
     /// To the primary.
     Primary { writes: Writes, has_begun: bool },
-    /// To a standby of this pool. `left`: so many bytes of the request are to be sent, if one is under way.
-    Standby { pool: PoolId, left: Option<usize> },
+    /// To a standby of this pool. `left`: so many bytes of the request are to be sent, if one is under way. `repeats`: it is its first one there, and the
+    /// primary may run it instead.
+    Standby { pool: PoolId, left: Option<usize>, repeats: bool },
+    /// To a standby, which has not run it: the next one, which is the same, goes to the primary.
+    Repeat(Writes),
 }
 
 impl Routed {
@@ -45,8 +50,31 @@ impl Routed {
         self.to = To::Primary { writes, has_begun: false };
     }
 
-    pub(crate) fn go_to_standby(&mut self, pool: PoolId) {
-        self.to = To::Standby { pool, left: None };
+    /// `repeats`: the primary may run the same if the standby does not.
+    pub(crate) fn go_to_standby(&mut self, pool: PoolId, repeats: bool) {
+        self.to = To::Standby { pool, left: None, repeats };
+    }
+
+    /// The standby has not run its request, which the primary runs.
+    pub(crate) fn repeat(&mut self, writes: Writes) {
+        self.to = To::Repeat(writes);
+    }
+
+    /// The request that is looked at goes to the primary, because a standby has not run it.
+    pub(crate) fn repeats(&self) -> Option<Writes> {
+        match self.to {
+            To::Repeat(writes) => Some(writes),
+            To::Any | To::Primary { .. } | To::Standby { .. } => None,
+        }
+    }
+
+    /// A standby has refused what its session asks for.
+    pub(crate) fn note_refusal(&mut self) {
+        self.is_refused = true;
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// The pool of the standby that its last request went to, if it did.
@@ -54,7 +82,7 @@ impl Routed {
     pub(crate) fn standby(&self) -> Option<PoolId> {
         match self.to {
             To::Standby { pool, .. } => Some(pool),
-            To::Any | To::Primary { .. } => None,
+            To::Any | To::Primary { .. } | To::Repeat(_) => None,
         }
     }
 
@@ -69,7 +97,7 @@ impl Routed {
     #[inline(never)]
     pub(crate) fn allowed(&mut self, bytes: &[u8]) -> usize {
         match &mut self.to {
-            To::Any => bytes.len(),
+            To::Any | To::Repeat(_) => bytes.len(),
             To::Primary { writes, has_begun } => {
                 // What is behind the request that was judged has not been.
                 let is_more = std::mem::replace(has_begun, true) || request_end(bytes) != Some(bytes.len());
@@ -91,11 +119,12 @@ impl Routed {
         }
     }
 
-    /// So many of them were.
-    pub(crate) fn sent(&mut self, bytes: usize) {
-        if let To::Standby { left: Some(left), .. } = &mut self.to {
-            *left = left.saturating_sub(bytes);
-        }
+    /// So many of them were. True if that is all of a request that may be repeated.
+    pub(crate) fn sent(&mut self, bytes: usize) -> bool {
+        let To::Standby { left: Some(left), repeats, .. } = &mut self.to else { return false };
+        let was_whole = *left == bytes;
+        *left = left.saturating_sub(bytes);
+        std::mem::take(repeats) && was_whole
     }
 
     /// What it has sent behind its request waits for the answer, or for the release of the server.
@@ -111,7 +140,7 @@ impl Routed {
                 *left = None;
                 true
             }
-            To::Any | To::Primary { .. } => false,
+            To::Any | To::Primary { .. } | To::Repeat(_) => false,
         }
     }
 

@@ -23,6 +23,7 @@ pub(crate) mod pins;
 pub(crate) mod positions;
 pub(crate) mod relations;
 pub(crate) mod relay;
+pub(crate) mod repeat;
 pub(crate) mod routing;
 pub(crate) mod sequences;
 pub(crate) mod server_end;

@@ -8,6 +8,7 @@ use session::{Parameters, ServerProtocol};
 use telemetry::Level;
 
 use crate::ConnId;
+use crate::attempt::Attempt;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
@@ -137,6 +138,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         dedicated: None,
         info: None,
         internal_error: None,
+        attempt: Attempt::default(),
         key: None,
         timeline: None,
         unsent: false,

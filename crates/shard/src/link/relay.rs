@@ -7,11 +7,12 @@ use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutc
 use wire::sqlstate;
 
 use crate::ConnId;
+use crate::attempt::Answer;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
     backpressure, checkout, client_end, deferred_begin, first_message, internal_query, leading_settings,
-    notify, parameters, routing, sequences, server_end, startup_values,
+    notify, parameters, repeat, routing, sequences, server_end, startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -143,8 +144,8 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let allowed = if is_watched { client.routed.allowed(bytes) } else { bytes.len() };
     let (outcome, done) =
         client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
-    if is_watched {
-        client.routed.sent(done);
+    if is_watched && client.routed.sent(done) {
+        server.attempt.begin(&bytes[..done]);
     }
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
@@ -317,6 +318,9 @@ fn step_to_client(
     let now_us = core.now.mono_us;
     let linked = core.conns.linked(client_conn, server_conn);
     let Some((client, server)) = linked else { return (ReplyOutcome::default(), (0, false)) };
+    if server.attempt.is_open() {
+        return attempt_answered(core, server_conn, client_conn, bytes, received);
+    }
     if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
         notify::give_ready(&mut core.outbox, client_conn, listening);
     }
@@ -376,6 +380,27 @@ fn step_to_client(
         count_server_errors(core, server_conn);
     }
     (outcome, (took_us, is_split))
+}
+
+/// The same for the answer to a request that the primary may run instead, until that says something.
+#[inline(never)]
+fn attempt_answered(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: ConnId,
+    bytes: &[u8],
+    received: &[u8],
+) -> (ReplyOutcome, (u64, bool)) {
+    let nothing = (ReplyOutcome::default(), (0, false));
+    let Some(server) = core.conns.server_mut(server_conn) else { return nothing };
+    match server.attempt.answered(bytes) {
+        Answer::Open => {}
+        Answer::Passed(None) => return step_to_client(core, server_conn, client_conn, bytes, received),
+        Answer::Passed(Some(joined)) => return step_to_client(core, server_conn, client_conn, &joined, &[]),
+        Answer::Refused(refusal, answer) => repeat::refused(core, server_conn, client_conn, refusal, &answer),
+        Answer::Dropped => repeat::drop_answer(core, server_conn, client_conn, bytes),
+    }
+    nothing
 }
 
 #[inline(always)]

@@ -3,8 +3,9 @@
 //! Owns that a read goes to a standby only if that is one, near enough, and has replayed what its client has written (`read_consistency`). What reads is
 //! `session`'s and `sql`'s; how far a standby is, `local_pools::cluster`'s.
 
-use session::{RequestRouting, request_routing, request_selects};
+use session::{RequestRouting, TransactionControl, request_routing, request_selects};
 use settings::{ReadAfterWrite, ReadConsistency};
+use sql::RouteHint;
 use wire::sqlstate;
 
 use crate::ConnId;
@@ -17,6 +18,9 @@ use crate::local_pools::cluster::Needs;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
+
+/// The setting of a session that says where its requests go, unless a comment does: `primary`, `standby`, or anything else for what they are.
+const ROUTE: &str = "weir.route";
 
 /// The pool whose server an idle client's request goes to. `request` is empty if it is held; None: the client has waited for its pin, and its request was judged before.
 #[cold]
@@ -33,6 +37,12 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
         }
         return primary;
     };
+    if let Some(client) = core.conns.client_mut(conn)
+        && let Some(writes) = client.routed.repeats()
+    {
+        client.routed.go_to_primary(writes);
+        return primary;
+    }
     let judged = judge(core, conn, primary, request);
     let needs = needs(core, conn, primary, judged);
     let standby = needs.and_then(|needs| choose(core, primary, needs));
@@ -48,7 +58,7 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
         client.routed.go_to_primary(writes);
         return primary;
     };
-    client.routed.go_to_standby(standby);
+    client.routed.go_to_standby(standby, judged != RequestRouting::Standby);
     standby
 }
 
@@ -65,7 +75,7 @@ fn writes(
         RequestRouting::Session | RequestRouting::Read | RequestRouting::ReadOnlyTransaction => Writes::No,
         RequestRouting::Write if is_unknown && selects() => Writes::Perhaps,
         // What a comment has sent to a standby may write.
-        RequestRouting::Write | RequestRouting::Standby => Writes::Yes,
+        RequestRouting::Write | RequestRouting::Primary | RequestRouting::Standby => Writes::Yes,
     }
 }
 
@@ -76,16 +86,39 @@ fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> Requ
     let mode = local_pool.pool.limits.mode;
     let Some(split) = local_pool.serves.split_mut() else { return RequestRouting::Write };
     let Some(client) = core.conns.client_mut(conn) else { return RequestRouting::Write };
-    // Its BEGIN is in front of the request; its notifications come in the order of its own server's commits.
-    if client.deferred_begin.is_some() || client.listening.is_some() {
+    let wish = wish(client);
+    // Its notifications come in the order of its own server's commits.
+    if client.listening.is_some() || client.routed.is_refused() {
         return RequestRouting::Write;
+    }
+    // Its BEGIN is in front of the request.
+    if client.deferred_begin.is_some() {
+        return if wish == Some(RouteHint::Standby) { RequestRouting::Standby } else { RequestRouting::Write };
     }
     let bytes = if request.is_empty() { &client.request.held } else { request };
     let names = &mut split.names;
     names.expire_if_changed(changes);
     let maps_names = !client.passes_names(&core.config, mode);
     let statements = client.request.statements.as_deref();
-    request_routing(bytes, (statements, maps_names), &core.registry, |text| names.routing(text))
+    let judged = request_routing(bytes, (statements, maps_names), &core.registry, |text| names.routing(text));
+    let begins = || TransactionControl::of_message(bytes).is_some_and(TransactionControl::begins);
+    match (wish, judged) {
+        (None, judged) | (Some(_), judged @ (RequestRouting::Primary | RequestRouting::Standby)) => judged,
+        (Some(RouteHint::Standby), RequestRouting::Session) if !begins() => RequestRouting::Session,
+        (Some(RouteHint::Primary), RequestRouting::Session) => RequestRouting::Session,
+        (Some(RouteHint::Standby), _) => RequestRouting::Standby,
+        (Some(RouteHint::Primary), _) => RequestRouting::Primary,
+    }
+}
+
+/// Where the session's own setting sends its requests.
+fn wish(client: &Client) -> Option<RouteHint> {
+    let mut others = client.parameters.others().iter();
+    match others.find(|(name, _)| name.eq_ignore_ascii_case(ROUTE))?.1 {
+        "primary" => Some(RouteHint::Primary),
+        "standby" => Some(RouteHint::Standby),
+        _ => None,
+    }
 }
 
 /// What a standby has to have replayed for such a request of this client; None if it is the primary's.
@@ -93,7 +126,7 @@ fn needs(core: &Core, conn: ConnId, primary: PoolId, judged: RequestRouting) -> 
     let local_pool = core.local_pools.get(primary)?;
     let client = core.conns.client(conn)?;
     match judged {
-        RequestRouting::Write | RequestRouting::Session => None,
+        RequestRouting::Write | RequestRouting::Primary | RequestRouting::Session => None,
         RequestRouting::Standby => Some(Needs::Nothing),
         RequestRouting::Read | RequestRouting::ReadOnlyTransaction => needs_of_read(local_pool, client),
     }

@@ -8,7 +8,7 @@ use wire::{encode, sqlstate};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{backpressure, client_end, internal_query, listener, opening, permits, standbys};
+use crate::link::{backpressure, client_end, internal_query, listener, opening, permits, repeat, standbys};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, Phase, Server, UsedBy};
@@ -17,6 +17,9 @@ use crate::{Action, ConnId, pending};
 
 /// The server broke the protocol, or died.
 pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
+    if repeat::server_lost(core, conn, text) {
+        return;
+    }
     let Some(server) = core.server(conn) else { return };
     let told = server.close_when_free == Some(CloseReason::SentFatal);
     let client = server.client();

@@ -102,6 +102,22 @@ impl KnownNames {
         routing_at_a_glance(text, &self.names).unwrap_or_else(|| self.by_shape(text))
     }
 
+    /// A standby has refused this text: the primary gets those of its shape. False if that cannot be remembered.
+    pub(crate) fn refused(&mut self, text: &[u8]) -> bool {
+        if routing_at_a_glance(text, &self.names).is_some() || !sql::shape(text, &mut self.shape) {
+            return false;
+        }
+        self.remember(Routing::Write);
+        true
+    }
+
+    fn remember(&mut self, routing: Routing) {
+        if self.decided.len() >= MAX_SHAPES {
+            self.decided.clear();
+        }
+        self.decided.insert(self.shape.as_slice().into(), routing);
+    }
+
     #[inline(never)]
     fn by_shape(&mut self, text: &[u8]) -> Routing {
         if !sql::shape(text, &mut self.shape) {
@@ -111,10 +127,7 @@ impl KnownNames {
             return *decided;
         }
         let found = sql::routing(text, &self.names);
-        if self.decided.len() >= MAX_SHAPES {
-            self.decided.clear();
-        }
-        self.decided.insert(self.shape.as_slice().into(), found);
+        self.remember(found);
         found
     }
 }

@@ -150,6 +150,11 @@ impl QueryTracker {
         }
     }
 
+    /// What was asked is asked again.
+    pub(crate) fn repeats(&mut self) {
+        self.rest();
+    }
+
     /// The server owes nothing: whatever was counted otherwise is at an end too (a Sync inside a COPY has no answer).
     pub(super) fn rest(&mut self) {
         self.asked = VecDeque::new();

@@ -11,6 +11,7 @@ use session::{Catalog, Listening, Parameters, ServerInfo, ServerProtocol, Sessio
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
+use crate::attempt::Attempt;
 use crate::cancel_key::Key;
 use crate::client::Client;
 use crate::close_reason::CloseReason;
@@ -202,7 +203,7 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     let is_split =
         core.local_pools.get(server.pool).is_some_and(|local_pool| local_pool.serves.split().is_some());
     match core.local_pools.get(server.pool).and_then(|local_pool| local_pool.serves.standby()) {
-        Some(_) => client.routed.go_to_standby(server.pool),
+        Some(_) => client.routed.go_to_standby(server.pool, false),
         None if is_split => {
             client.routed.keeps_primary();
             server.protocol.watch_schema();
@@ -372,6 +373,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         dedicated: None,
         info: None,
         internal_error: None,
+        attempt: Attempt::default(),
         timeline: fields.small(field::TIMELINE),
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
