@@ -142,6 +142,18 @@ def test_reads_are_the_standbys_again_where_the_next_record_begins_a_page(weir, 
     assert any(is_read_from_there() for _ in range(3))
 
 
+def test_standbys_get_reads_by_their_weights(weir, cluster):
+    pooler = weir(databases={"app": cluster.entry("weight=1,3,1")}, default_pool_size=4)
+    client = pooler.connect("app")
+    host.eventually(lambda: where(cluster, client) == where(cluster, client) == "standby1")
+    host.eventually(lambda: where(cluster, client) == "standby2")
+    places = [where(cluster, client) for _ in range(12)]
+    assert [places.count(name) for name in ("primary", "standby1", "standby2")] == [0, 9, 3]
+    pooler.databases["app"] = cluster.entry("weight=1,0,1")
+    pooler.reload()
+    host.eventually(lambda: {where(cluster, client) for _ in range(3)} == {"standby2"})
+
+
 def test_a_setting_of_the_session_decides(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client = ready(pooler, cluster)

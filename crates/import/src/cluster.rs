@@ -37,6 +37,8 @@ const MODES: [(&str, Mode); 6] = [
 struct Backend {
     host: String,
     port: u64,
+    /// Its share of the reads, of any size.
+    weight: f64,
     always_primary: bool,
 }
 
@@ -74,6 +76,9 @@ pub(crate) fn convert(source: &mut Source<'_>, draft: &mut Draft) -> bool {
     }
     if hosts.len() > 1 {
         several(source, draft, mode, first);
+        if mode == Mode::Streaming && source.boolean("load_balance_mode", true) {
+            weights(&backends, source, draft);
+        }
     }
     !hosts.is_empty()
 }
@@ -95,6 +100,34 @@ fn several(source: &mut Source<'_>, draft: &mut Draft, mode: Mode, first: &Assig
     if mode == Mode::Streaming {
         load_balancing(source, draft);
     }
+}
+
+/// The weights of the backends, as whole numbers in the same proportion.
+fn weights(backends: &BTreeMap<u32, Backend>, source: &mut Source<'_>, draft: &mut Draft) {
+    const MOST: f64 = 1000.0;
+    let weights: Vec<f64> = backends.values().map(|backend| backend.weight).collect();
+    let least = weights.iter().copied().filter(|weight| *weight > 0.0).fold(f64::INFINITY, f64::min);
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    if largest == 0.0 || weights.iter().all(|weight| *weight == largest) {
+        return;
+    }
+    let scale = (10.0 / least).min(MOST / largest);
+    let whole: Vec<u64> = weights.iter().map(|weight| value::rounded(weight * scale)).collect();
+    let divisor = whole.iter().copied().fold(0, greatest_divisor).max(1);
+    let words: Vec<String> = whole.iter().map(|weight| (weight / divisor).to_string()).collect();
+    let names: Vec<String> = backends.keys().map(|number| format!("backend_weight{number}")).collect();
+    let origin = source.named(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    match draft.pair("weight", words.join(",")) {
+        Ok(()) => draft.entry_comment(&format!(
+            "weight: from {origin}. The primary's counts once it is a standby: it takes no reads as long as one can."
+        )),
+        Err(refused) => draft.entry_comment(&format!("weight: not converted: {refused}")),
+    }
+}
+
+/// The greatest number that divides both.
+fn greatest_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_divisor(other, one % other) }
 }
 
 /// A setting of Weir's splitting of reads and writes that a file asks for.
@@ -234,6 +267,12 @@ fn backend(source: &mut Source<'_>, one: &Assignment, number: u32) -> Option<Bac
         source.problem(one, &format!("left out: backend_port{number} is not between 1 and 65535"));
         return None;
     }
+    let name = format!("backend_weight{number}");
+    let written = source.get(&name).map(|one| (one, value::weight(&one.value)));
+    if let Some((one, None)) = &written {
+        source.problem(one, "not converted: no number from 0 on");
+    }
+    let weight = written.and_then(|(_, weight)| weight).unwrap_or(1.0);
     let mut always_primary = false;
     if let Some(flag) = source.get(&format!("backend_flag{number}")) {
         for word in flag.value.split(['|', ',']).map(str::trim_ascii).filter(|word| !word.is_empty()) {
@@ -244,7 +283,7 @@ fn backend(source: &mut Source<'_>, one: &Assignment, number: u32) -> Option<Bac
             }
         }
     }
-    Some(Backend { host, port, always_primary })
+    Some(Backend { host, port, weight, always_primary })
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ table! {
 "Backends" {
     backend_hostname N: equivalent [host] "One of the hosts of the entry `*` of [databases]; an empty name is the unix socket in /tmp.";
     backend_port N: equivalent [port] "One port where all are the same, else one for each host; a backend without one has 5432.";
-    backend_weight N: not_supported "Weir has no weights of hosts.";
+    backend_weight N: equivalent [weight] "Whole numbers in the same proportion. The primary's counts once it is a standby: it takes no reads as long as a standby can.";
     backend_data_directory N: not_needed "Only pgpool-II's failover and recovery commands use it.";
     backend_flag N: equivalent [host] "With `ALWAYS_PRIMARY` the entry has this backend only. `ALLOW_TO_FAILOVER` and `DISALLOW_TO_FAILOVER` mean nothing to Weir, which asks each server what it is.";
     backend_application_name N: not_needed "It is for pgpool-II's SHOW POOL_NODES; PostgreSQL's pg_stat_replication shows standbys.";

@@ -44,6 +44,24 @@ fn a_cluster_is_one_entry_whose_connections_go_to_the_primary() {
 }
 
 #[test]
+fn weights_are_whole_numbers_in_the_same_proportion() {
+    for (weights, expected) in [
+        (["1", "1", "1"], [1, 1, 1]),
+        (["1", "0.5", "0.5"], [2, 1, 1]),
+        (["0", "3", "1"], [0, 3, 1]),
+        (["0", "0.7", "0.3"], [0, 23, 10]),
+        (["1", "100000", "1"], [0, 1, 0]),
+        (["1", "x", "2"], [1, 1, 2]),
+    ] {
+        let lines =
+            weights.iter().enumerate().map(|(place, weight)| format!("backend_weight{place} = {weight}\n"));
+        let entry = config(&format!("{THREE}{}", lines.collect::<String>())).fallback.clone().unwrap();
+        assert_eq!([0, 1, 2].map(|place| entry.weight.of(place)), expected, "{weights:?}");
+    }
+    assert!(list(&format!("{THREE}backend_weight1 = x")).contains("no number from 0 on"));
+}
+
+#[test]
 fn one_backend_needs_no_word_on_which() {
     let entry = config("backend_hostname3 = ''\nbackend_port3 = 5433").fallback.clone().unwrap();
     assert_eq!(

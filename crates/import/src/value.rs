@@ -55,6 +55,16 @@ pub(crate) fn bytes(text: &str) -> Option<f64> {
     measured(text, &UNITS, 1.0).map(f64::round).filter(|value| *value <= 9_007_199_254_740_992.0)
 }
 
+/// A share of the reads.
+pub(crate) fn weight(text: &str) -> Option<f64> {
+    measured(text, &[], 1.0)
+}
+
+/// The nearest whole number of one that is not negative.
+pub(crate) fn rounded(number: f64) -> u64 {
+    format!("{number:.0}").parse().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -119,7 +119,9 @@ pub fn is_repeatable(request: &[u8]) -> bool {
     let mut at = 0;
     while at < request.len() {
         let Ok(Some(header)) = frame::header(&request[at..]) else { return false };
-        let Some(body) = request.get(at + HEADER_BYTES..at + header.frame_bytes as usize) else { return false };
+        let Some(body) = request.get(at + HEADER_BYTES..at + header.frame_bytes as usize) else {
+            return false;
+        };
         let leaves_nothing = match header.tag {
             tag::QUERY | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::SYNC => true,
             tag::PARSE => matches!(frontend::parse_name(body), Found::Yes((b"", _))),
@@ -141,7 +143,8 @@ mod tests {
 
     fn error(severity: &str, code: &str, routine: &str) -> Vec<u8> {
         let mut body = Vec::new();
-        for (kind, value) in [(b'S', severity), (b'V', severity), (b'C', code), (b'M', "no"), (b'R', routine)] {
+        for (kind, value) in [(b'S', severity), (b'V', severity), (b'C', code), (b'M', "no"), (b'R', routine)]
+        {
             body.push(kind);
             body.extend_from_slice(value.as_bytes());
             body.push(0);
@@ -157,14 +160,23 @@ mod tests {
 
     #[test]
     fn an_answer_is_told_by_its_first_row_or_error() {
-        let before = [message(backend::PARSE_COMPLETE, b""), message(backend::ROW_DESCRIPTION, &[0, 0])].concat();
+        let before =
+            [message(backend::PARSE_COMPLETE, b""), message(backend::ROW_DESCRIPTION, &[0, 0])].concat();
         assert_eq!(FirstAnswer::judge(&before), FirstAnswer::Open);
-        for (tag, body) in [(backend::DATA_ROW, &[0, 0][..]), (backend::COMMAND_COMPLETE, b"BEGIN\0"), (backend::COPY_OUT, b"")] {
+        for (tag, body) in [
+            (backend::DATA_ROW, &[0, 0][..]),
+            (backend::COMMAND_COMPLETE, b"BEGIN\0"),
+            (backend::COPY_OUT, b""),
+        ] {
             let answer = [&before[..], &message(tag, body)].concat();
             assert_eq!(FirstAnswer::judge(&answer), FirstAnswer::Passed);
         }
         let refused = [&before[..], &error("ERROR", "25006", "x")].concat();
-        let expected = FirstAnswer::Refused(Refusal { cause: Cause::Statement, text: "25006: no".to_owned(), ends_connection: false });
+        let expected = FirstAnswer::Refused(Refusal {
+            cause: Cause::Statement,
+            text: "25006: no".to_owned(),
+            ends_connection: false,
+        });
         assert_eq!(FirstAnswer::judge(&refused), expected);
         for end in before.len()..refused.len() {
             assert_eq!(FirstAnswer::judge(&refused[..end]), FirstAnswer::Open, "{end}");
@@ -173,7 +185,9 @@ mod tests {
 
     #[test]
     fn only_what_the_primary_would_not_say_is_a_refusal() {
-        let judge = |severity: &str, code: &str, routine: &str| match FirstAnswer::judge(&error(severity, code, routine)) {
+        let judge = |severity: &str, code: &str, routine: &str| match FirstAnswer::judge(&error(
+            severity, code, routine,
+        )) {
             FirstAnswer::Refused(refusal) => Some((refusal.ends_connection, refusal.cause)),
             FirstAnswer::Open | FirstAnswer::Passed => None,
         };

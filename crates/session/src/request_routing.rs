@@ -153,7 +153,9 @@ impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
         match self.found {
             None | Some(Routing::Session) => RequestRouting::Session,
             Some(Routing::Write) => self.writes(),
-            Some(Routing::Read | Routing::ReadOnlyTransaction) if self.hint.is_some() => RequestRouting::Standby,
+            Some(Routing::Read | Routing::ReadOnlyTransaction) if self.hint.is_some() => {
+                RequestRouting::Standby
+            }
             Some(Routing::Read) => RequestRouting::Read,
             Some(Routing::ReadOnlyTransaction) => RequestRouting::ReadOnlyTransaction,
         }

@@ -98,7 +98,9 @@ mod tests {
             ServerPosition::read(&rows).and_then(|position| position.lsn)
         };
         assert_eq!([end(8192 + 24), end(SEGMENT + 40)], [Some(8192), Some(SEGMENT)]);
-        for elsewhere in [8192, 8192 + 32, 8192 + 40, SEGMENT, SEGMENT + 24, SEGMENT + 48, SEGMENT + 8192 + 40] {
+        for elsewhere in
+            [8192, 8192 + 32, 8192 + 40, SEGMENT, SEGMENT + 24, SEGMENT + 48, SEGMENT + 8192 + 40]
+        {
             assert_eq!(end(elsewhere), Some(elsewhere));
         }
         let replayed = row(&[Some("t"), Some("8216"), None, Some("8192"), Some("16777216")]);

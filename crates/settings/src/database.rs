@@ -8,7 +8,7 @@ use crate::codec::{
     AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Seconds, Text,
 };
 use crate::finding::Origin;
-use crate::ports::{PortList, Ports};
+use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
 use crate::replica_lag::ReplicaLag;
 use crate::table::{Row, live_row};
 use std::fmt;
@@ -36,6 +36,8 @@ pub struct Database {
     pub read_after_write: ReadAfterWrite,
     /// The most lag of a standby that serves reads.
     pub max_replica_lag: ReplicaLag,
+    /// Shares of the reads that the hosts get as standbys.
+    pub weight: Weights,
     /// The user of every server connection, regardless of the client's.
     pub user: Option<String>,
     /// The secret of `user`, in clear.
@@ -99,12 +101,13 @@ impl Database {
             name: name.to_owned(),
             dbname: name.to_owned(),
             host: Vec::new(),
-            port: Ports::default(),
+            port: Ports::one(PORT),
             target_session_attrs: TargetSessionAttrs::default(),
             read_write_split: false,
             read_consistency: ReadConsistency::default(),
             read_after_write: ReadAfterWrite::default(),
             max_replica_lag: ReplicaLag::default(),
+            weight: Weights::one(1),
             user: None,
             password: None,
             pool_size: None,
@@ -182,6 +185,7 @@ rows! {
     read_consistency: ReadConsistency, "session", Reload, "Which writes a standby has replayed before it serves a client's reads: those of the client itself, of all clients of the entry, or none.", own;
     read_after_write: ReadAfterWrite, "transaction", Reload, "How long a client that has written reads from the primary only: as long as its transaction, as long as its session, or always.", own;
     max_replica_lag: ReplicaLag, "0", Reload, "A standby that is further behind serves no reads: seconds, or bytes of WAL with a unit (16MB); 0 is no limit.", own;
+    weight: WeightList, "1", Reload, "Shares of the reads that the hosts get as standbys: one number for all or, with commas between them, one for each (0 to 1000); 0 is none.", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";

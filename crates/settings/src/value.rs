@@ -27,6 +27,8 @@ pub enum ValueKind {
     Port,
     /// One such port, or one for each host with commas between them.
     Ports,
+    /// Weights, one for all hosts or one for each.
+    Weights,
     /// A percentage, 1 to 100.
     Percent,
     /// A size in bytes.
@@ -62,6 +64,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Number => "number",
             ValueKind::Port => "port",
             ValueKind::Ports => "port, or one for each host",
+            ValueKind::Weights => "number, or one for each host",
             ValueKind::Percent => "percent",
             ValueKind::Bytes => "bytes",
             ValueKind::Seconds => "seconds, decimals allowed",

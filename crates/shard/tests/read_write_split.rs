@@ -380,7 +380,9 @@ fn an_error_that_the_primary_would_have_too_is_the_clients() {
 
 #[test]
 fn a_read_whose_standby_is_gone_before_the_first_row_is_run_by_the_primary() {
-    for begun in [Vec::new(), b"T\0\0\0\x06\0\0".to_vec(), refusal("FATAL", "57P01"), refusal("ERROR", "40001")] {
+    for begun in
+        [Vec::new(), b"T\0\0\0\x06\0\0".to_vec(), refusal("FATAL", "57P01"), refusal("ERROR", "40001")]
+    {
         let mut split = Split::new("");
         let place = split.query(READ).unwrap();
         let (standby, client) = (split.server(place), split.client);

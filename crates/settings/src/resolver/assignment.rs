@@ -44,10 +44,11 @@ impl Resolver {
         let mut entry = Database::new(&assignment.key, assignment.at.clone());
         keys(assignment, "database", &mut entry, database::row)?;
         let hosts = entry.host.len().max(1);
-        if !entry.port.fit(hosts) {
+        let per_host = [("port", &entry.port), ("weight", &entry.weight)];
+        if let Some((key, numbers)) = per_host.into_iter().find(|(_, numbers)| !numbers.fit(hosts)) {
             let message = format!(
-                "database {}: port: \"{}\" is not one port, or one for each of {hosts} hosts",
-                entry.name, entry.port
+                "database {}: {key}: \"{numbers}\" is not one {key}, or one for each of {hosts} hosts",
+                entry.name
             );
             return Err(vec![Finding::error(&assignment.at, message)]);
         }

@@ -150,10 +150,11 @@ fn remember(core: &mut Core, server_conn: ConnId, client_conn: ConnId, cause: Ca
             let statements = client.request.statements.as_deref();
             split.is_some_and(|split| {
                 let mut are_remembered = true;
-                let _ = request_routing(server.attempt.request(), (statements, true), &core.registry, |text| {
-                    are_remembered &= split.names.refused(text);
-                    Routing::Read
-                });
+                let _ =
+                    request_routing(server.attempt.request(), (statements, true), &core.registry, |text| {
+                        are_remembered &= split.names.refused(text);
+                        Routing::Read
+                    });
                 are_remembered
             })
         }

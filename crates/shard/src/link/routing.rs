@@ -93,7 +93,11 @@ fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> Requ
     }
     // Its BEGIN is in front of the request.
     if client.deferred_begin.is_some() {
-        return if wish == Some(RouteHint::Standby) { RequestRouting::Standby } else { RequestRouting::Write };
+        return if wish == Some(RouteHint::Standby) {
+            RequestRouting::Standby
+        } else {
+            RequestRouting::Write
+        };
     }
     let bytes = if request.is_empty() { &client.request.held } else { request };
     let names = &mut split.names;
@@ -154,14 +158,17 @@ fn choose(core: &mut Core, primary: PoolId, needs: Needs) -> Option<PoolId> {
     let now_us = core.now.mono_us;
     let local_pool = core.local_pools.get(primary)?;
     let split = local_pool.serves.split()?;
-    let most = local_pool.database.max_replica_lag;
+    let database = &local_pool.database;
+    let most = database.max_replica_lag;
     let load = |place: usize| {
         let standby = split.standbys.get(place).and_then(|standby| core.local_pools.get(*standby));
         standby.filter(|standby| standby.has_live_server()).map(|standby| standby.pool.in_use())
     };
-    let place = core.local_pools.cluster(split.cluster)?.least_loaded(needs, most, load, now_us)?;
-    let (standby, cluster) = (*split.standbys.get(place)?, split.cluster);
-    core.local_pools.cluster_mut(cluster)?.read_goes_to(place);
+    let place =
+        core.local_pools.cluster(split.cluster)?.least_loaded(needs, most, load, &database.weight, now_us)?;
+    let standby = *split.standbys.get(place)?;
+    let (local_pool, cluster) = core.local_pools.with_cluster(primary)?;
+    cluster.read_goes_to(place, &local_pool.database.weight);
     Some(standby)
 }
 

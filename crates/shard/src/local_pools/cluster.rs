@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use settings::{Database, ReplicaLag};
+use settings::{Database, ReplicaLag, Weights};
 
 use crate::time::micros;
 
@@ -32,6 +32,9 @@ const REFUSED_US: u64 = 5_000_000;
 
 /// A standby that has not answered for so long serves no reads: its host may have gone without a word.
 const SILENT_US: u64 = 1_000_000;
+
+/// The most by which a host counts as behind its share of the reads, or before it.
+const MAX_OWED: i64 = 10_000;
 
 /// A host that was found to be another primary is connected to again after this time.
 const PRIMARY_AGAIN_US: u64 = 15_000_000;
@@ -100,6 +103,8 @@ pub(crate) struct Host {
     seen_us: u64,
     /// Requests that were sent there because they read.
     pub(crate) reads: u64,
+    /// How far it is behind its share of them, in weights.
+    owed: i64,
 }
 
 impl Host {
@@ -119,6 +124,7 @@ impl Host {
             silent_since_us: None,
             seen_us: 0,
             reads: 0,
+            owed: 0,
         }
     }
 
@@ -467,26 +473,45 @@ impl Cluster {
         })
     }
 
-    /// Of the hosts that serve such a read, the one with the least `load` (None: no connection to it is open); between equals each in turn.
+    /// Of the hosts that serve such a read, the one with the least `load` (requests under way; None: no connection to it is open) for its weight; between equals
+    /// the one that is furthest behind its share, and then each in turn.
     pub(crate) fn least_loaded(
         &self,
         needs: Needs,
         most: ReplicaLag,
         load: impl Fn(usize) -> Option<u32>,
+        weights: &Weights,
         now_us: u64,
     ) -> Option<usize> {
         let count = self.hosts.len();
         let in_turn = (1..=count).map(|step| (self.last_read + step) % count);
-        let serving = in_turn.filter(|place| self.serves(*place, needs, most, now_us));
+        let serving =
+            in_turn.filter(|place| weights.of(*place) > 0 && self.serves(*place, needs, most, now_us));
         let loaded = serving.filter_map(|place| Some((place, load(place)?)));
-        loaded.min_by_key(|(_, load)| *load).map(|(place, _)| place)
+        let owed = |place: usize| self.hosts.get(place).map_or(0, |host| host.owed);
+        let order = |(one, load): &(usize, u32), (other, other_load): &(usize, u32)| {
+            let by_load = u64::from(*load) * u64::from(weights.of(*other));
+            let other_by_load = u64::from(*other_load) * u64::from(weights.of(*one));
+            by_load.cmp(&other_by_load).then(owed(*other).cmp(&owed(*one)))
+        };
+        loaded.min_by(order).map(|(place, _)| place)
     }
 
     /// A read goes to this host.
-    pub(crate) fn read_goes_to(&mut self, place: usize) {
+    pub(crate) fn read_goes_to(&mut self, place: usize, weights: &Weights) {
         self.last_read = place;
+        let mut all = 0;
+        for (at, host) in self.hosts.iter_mut().enumerate() {
+            if host.state == HostState::Standby {
+                let weight = i64::from(weights.of(at));
+                all += weight;
+                // One that has not served for a while does not get it all at once.
+                host.owed = (host.owed + weight).min(MAX_OWED);
+            }
+        }
         if let Some(host) = self.hosts.get_mut(place) {
             host.reads += 1;
+            host.owed = (host.owed - all).max(-MAX_OWED);
         }
     }
 
@@ -707,14 +732,38 @@ mod tests {
     fn reads_go_to_the_least_loaded_host_and_to_equals_in_turn() {
         let mut cluster = cluster();
         cluster.note_state(2, HostState::Standby, 0);
-        let mut read = |loads: [u32; 3]| {
-            let place =
-                cluster.least_loaded(Needs::Nothing, ReplicaLag::Unlimited, |place| Some(loads[place]), 0);
-            cluster.read_goes_to(place.expect("two"));
-            place.expect("two")
-        };
+        let mut read = |loads: [u32; 3]| goes(&mut cluster, loads, &Weights::one(1)).expect("two");
         assert_eq!([read([0; 3]), read([0; 3]), read([0; 3])], [1, 2, 1]);
         assert_eq!([read([0, 0, 1]), read([0, 3, 1])], [1, 2]);
+    }
+
+    fn goes(cluster: &mut Cluster, loads: [u32; 3], weights: &Weights) -> Option<usize> {
+        let load = |place: usize| Some(loads[place]);
+        let place = cluster.least_loaded(Needs::Nothing, ReplicaLag::Unlimited, load, weights, 0);
+        place.inspect(|place| cluster.read_goes_to(*place, weights))
+    }
+
+    #[test]
+    fn hosts_get_reads_by_their_weights() {
+        let mut entry = Database::new("app", Origin { file: "w.ini".into(), line: 1 });
+        let mut weights = |text: &str| {
+            let row = settings::DATABASE.iter().find(|row| row.info.name == "weight").expect("a row");
+            (row.assign)(&mut entry, text).expect("weights");
+            entry.weight.clone()
+        };
+        let (uneven, only) = (weights("9,3,1"), weights("1,0,5"));
+        let mut cluster = cluster();
+        cluster.note_state(2, HostState::Standby, 0);
+        let mut count = [0; 3];
+        for _ in 0..400 {
+            count[goes(&mut cluster, [0; 3], &uneven).expect("two")] += 1;
+        }
+        assert_eq!(count, [0, 300, 100]);
+        assert_eq!(goes(&mut cluster, [0, 3, 2], &uneven), Some(1), "3 of 3 is less than 2 of 1");
+        assert_eq!(goes(&mut cluster, [0, 7, 2], &uneven), Some(2));
+        assert!((0..5).all(|_| goes(&mut cluster, [0, 0, 9], &only) == Some(2)));
+        cluster.note_state(2, HostState::Down(String::new()), 0);
+        assert_eq!(goes(&mut cluster, [0; 3], &only), None);
     }
 
     #[test]

@@ -112,10 +112,6 @@ impl LocalPools {
         self.clusters.get(cluster.0 as usize)
     }
 
-    pub(crate) fn cluster_mut(&mut self, cluster: ClusterId) -> Option<&mut Cluster> {
-        self.clusters.get_mut(cluster.0 as usize)
-    }
-
     /// A pool and the servers of its entry, where its reads go to standbys or it is for such reads.
     pub(crate) fn with_cluster(&mut self, pool: PoolId) -> Option<(&mut LocalPool, &mut Cluster)> {
         let local_pool = self.slots.get_mut(pool.0 as usize)?;
