@@ -404,7 +404,7 @@ fn a_read_whose_standby_is_gone_behind_the_first_row_is_not_repeated() {
     let place = split.query(READ).unwrap();
     let (standby, client) = (split.server(place), split.client);
     split.world.sent.remove(&split.primary);
-    split.world.receive(standby, &message(|out| encode::data_row(out, [Some(&b"1"[..])].into_iter())));
+    split.world.receive(standby, &message(|out| encode::data_row(out, [Some(&b"1"[..])])));
     split.world.event(Event::HungUp { conn: standby });
     assert!(!split.world.text(split.primary).contains(READ));
     assert!(split.world.closed.contains(&client));

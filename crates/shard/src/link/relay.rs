@@ -71,6 +71,19 @@ pub(crate) fn linked_server_received(core: &mut Core, conn: ConnId, client: Conn
     forward_to_client(core, conn, Some(client), bytes, bytes);
 }
 
+/// Bytes from a server whose client's request the primary may run instead: the answer is passed on as soon as it says something.
+#[inline(never)]
+pub(crate) fn attempt_answered(core: &mut Core, conn: ConnId, client: ConnId, bytes: &[u8]) {
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    match server.attempt.answered(bytes) {
+        Answer::Open => {}
+        Answer::Passed(None) => answer(core, conn, Some(client), bytes, bytes),
+        Answer::Passed(Some(joined)) => answer(core, conn, Some(client), &joined, &[]),
+        Answer::Refused(refusal, answer) => repeat::refused(core, conn, client, refusal, &answer),
+        Answer::Dropped => repeat::drop_answer(core, conn, client, bytes),
+    }
+}
+
 pub(crate) fn hold_while_awaiting_greeting(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     let Some(client) = core.client(conn) else { return };
     client.request.held.extend_from_slice(bytes);
@@ -318,9 +331,6 @@ fn step_to_client(
     let now_us = core.now.mono_us;
     let linked = core.conns.linked(client_conn, server_conn);
     let Some((client, server)) = linked else { return (ReplyOutcome::default(), (0, false)) };
-    if server.attempt.is_open() {
-        return attempt_answered(core, server_conn, client_conn, bytes, received);
-    }
     if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
         notify::give_ready(&mut core.outbox, client_conn, listening);
     }
@@ -364,11 +374,8 @@ fn step_to_client(
     let took_us = now_us.saturating_sub(server.query_us);
     let is_split = client.routed.is_split();
     if let Some(local_pool) = local_pool {
-        local_pool.counters.server_parse_count += u64::from(outcome.replayed);
-        local_pool.counters.bytes_sent += forwarded;
-        if is_answer(&outcome) {
-            count_answer(local_pool, &outcome, took_us, now_us.saturating_sub(server.transaction_us));
-        }
+        let transaction_us = now_us.saturating_sub(server.transaction_us);
+        count_step(local_pool, &outcome, forwarded, (took_us, transaction_us));
     }
     if is_answer(&outcome) {
         server.note_answer(now_us, outcome.idle > 0);
@@ -382,29 +389,18 @@ fn step_to_client(
     (outcome, (took_us, is_split))
 }
 
-/// The same for the answer to a request that the primary may run instead, until that says something.
-#[inline(never)]
-fn attempt_answered(
-    core: &mut Core,
-    server_conn: ConnId,
-    client_conn: ConnId,
-    bytes: &[u8],
-    received: &[u8],
-) -> (ReplyOutcome, (u64, bool)) {
-    let nothing = (ReplyOutcome::default(), (0, false));
-    let Some(server) = core.conns.server_mut(server_conn) else { return nothing };
-    match server.attempt.answered(bytes) {
-        Answer::Open => {}
-        Answer::Passed(None) => return step_to_client(core, server_conn, client_conn, bytes, received),
-        Answer::Passed(Some(joined)) => return step_to_client(core, server_conn, client_conn, &joined, &[]),
-        Answer::Refused(refusal, answer) => repeat::refused(core, server_conn, client_conn, refusal, &answer),
-        Answer::Dropped => repeat::drop_answer(core, server_conn, client_conn, bytes),
-    }
-    nothing
-}
-
 #[inline(always)]
-fn count_answer(local_pool: &mut LocalPool, outcome: &ReplyOutcome, took_us: u64, transaction_us: u64) {
+fn count_step(
+    local_pool: &mut LocalPool,
+    outcome: &ReplyOutcome,
+    forwarded: u64,
+    (took_us, transaction_us): (u64, u64),
+) {
+    local_pool.counters.server_parse_count += u64::from(outcome.replayed);
+    local_pool.counters.bytes_sent += forwarded;
+    if !is_answer(outcome) {
+        return;
+    }
     local_pool.answered(outcome.ready, took_us);
     if outcome.idle > 0 {
         local_pool.transacted(outcome.idle, transaction_us);
