@@ -16,13 +16,16 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench bench-full sim differential sessions load panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: ## a private PostgreSQL, Weir and its panel before it, and what a pool is worth, measured
-	@scripts/demo
+	@scripts/demo $(if $(REPLICAS),replicas --standbys $(REPLICAS))
+
+demo-replicas: ## a primary with two standbys behind one entry: reads spread, the primary is killed under load, nothing acknowledged is lost
+	@scripts/demo replicas
 
 test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
 	@python3 scripts/run-tests

@@ -1,4 +1,4 @@
-"""A demo that runs: `weir-bench demo`, made short, with what it has said so far."""
+"""A demo that runs: `weir-bench demo` or another of its programs, made short, with what it has said so far."""
 
 import os
 import pty
@@ -18,10 +18,10 @@ PATIENCE = 240  # for a demo on a machine that has all other tests to run
 class Demo:
     """At a terminal it stays until Ctrl-C, elsewhere it comes to its own end."""
 
-    def __init__(self, directory, at_terminal, seconds=1, scale=1):
+    def __init__(self, directory, at_terminal, program=None):
         mine, theirs = pty.openpty() if at_terminal else os.pipe()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("DEMO_")}
-        command = [LAB, "demo", "--seconds", seconds, "--scale", scale, "--out", directory / "result"]
+        command = [LAB, *(program or ["demo", "--seconds", 1, "--scale", 1, "--out", directory / "result"])]
         streams = {"stdin": theirs if at_terminal else subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
         self.process = host.start(command, as_user=False, die_with=signal.SIGTERM, cwd=directory, env=environment, **streams)
         os.close(theirs)

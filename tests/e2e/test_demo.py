@@ -61,3 +61,14 @@ def test_without_a_terminal_the_demo_comes_to_its_end(tmp_path):
         leaves_nothing(demo, family)
     finally:
         host.stop(demo.process, signal.SIGTERM)
+
+
+def test_the_demo_of_standbys_loses_nothing(tmp_path):
+    """A primary is killed under load; the program itself fails if a transaction is lost or doubled, or a read misses a write."""
+    demo = Demo(tmp_path, at_terminal=False, program=["replicas", "--seconds", 1, "--clients", 5])
+    try:
+        assert demo.process.wait(PATIENCE) == 0, demo.said
+        assert re.search(r"^  [\d,]+ acknowledged, 0 lost, 0 doubled; 0 reads did not see", demo.said, re.M), demo.said
+        assert len(re.findall(r"^  127\.0\.0\.1:\d+ standby +[1-9]\d* reads$", demo.said, re.M)) >= 2, demo.said
+    finally:
+        host.stop(demo.process, signal.SIGTERM)

@@ -8,5 +8,6 @@ pub mod compare;
 pub mod demo;
 pub mod full;
 pub mod panel;
+pub mod replicas;
 pub mod series;
 pub mod template;

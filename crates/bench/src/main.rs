@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lab::error::LabError;
 use lab::interrupt::Interrupt;
-use weir_bench::{compare, demo, full, panel};
+use weir_bench::{compare, demo, full, panel, replicas};
 
 const AFTER_CTRL_C: u8 = 130;
 
@@ -22,6 +22,8 @@ struct Arguments {
 enum Program {
     /// Four pgbench runs, direct and through a pool, as a table and a page
     Demo(demo::Options),
+    /// A primary and its standbys behind one entry: reads spread, and the primary is killed under load
+    Replicas(replicas::Options),
     /// Weir on both I/O drivers, PgBouncer, and no pooler, in one interleaved series
     Compare(compare::Options),
     /// Every scenario and every subject, with intervals and bars: hours
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     };
     let result = match &arguments.program {
         Program::Demo(options) => demo::run(options, &interrupt),
+        Program::Replicas(options) => replicas::run(options, &interrupt),
         Program::Compare(options) => compare::run(options, &interrupt),
         Program::Full(options) => full::run(options, &interrupt),
         Program::Panel(options) => panel::run(options, &interrupt),

@@ -20,13 +20,14 @@ pub const SUPERUSER: &str = "postgres";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// The data is thrown away: the quickest end is the right one.
-const ENDED_BY: &[Signal] = &[Signal::QUIT];
+pub(super) const ENDED_BY: &[Signal] = &[Signal::QUIT];
 
 /// A running server.
 #[derive(Debug)]
 pub struct Cluster {
     daemon: Daemon,
     port: u16,
+    max_connections: u32,
     directory: PathBuf,
 }
 
@@ -45,7 +46,9 @@ impl Cluster {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         make(programs, place, interrupt)?;
-        let rules = format!("local all all trust\nhost {owner} {owner} 127.0.0.0/8 trust\n");
+        let rules = format!(
+            "local all all trust\nlocal replication {SUPERUSER} trust\nhost {owner} {owner} 127.0.0.0/8 trust\n"
+        );
         place.write("data/pg_hba.conf", &rules)?;
         let port = free_port()?;
         let log = place.join("postgres.log");
@@ -61,7 +64,7 @@ impl Cluster {
             command.arg("-c").arg(setting);
         }
         let daemon = Daemon::start(command, "postgres", place.identity(), &log, ENDED_BY)?;
-        let mut cluster = Self { daemon, port, directory: place.path().to_path_buf() };
+        let mut cluster = Self { daemon, port, max_connections, directory: place.path().to_path_buf() };
         cluster.wait_until_ready(interrupt)?;
         cluster.superuser("postgres")?.query(&format!("CREATE ROLE {owner} LOGIN"))?;
         cluster.superuser("postgres")?.query(&format!("CREATE DATABASE {owner} OWNER {owner}"))?;
@@ -72,6 +75,11 @@ impl Cluster {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its max_connections.
+    pub(super) fn max_connections(&self) -> u32 {
+        self.max_connections
     }
 
     /// The server's first process.

@@ -3,6 +3,8 @@
 
 mod cluster;
 mod programs;
+mod standby;
 
 pub use cluster::{Cluster, SUPERUSER, free_port};
 pub use programs::Programs;
+pub use standby::Standby;
