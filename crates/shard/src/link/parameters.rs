@@ -75,7 +75,8 @@ pub(crate) fn share_parameters(core: &mut Core, client_conn: ConnId, server_conn
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     client.is_spelled = true;
     let (own, canonical) = (client.parameters.clone(), server.protocol.parameters.clone());
-    if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
+    // The client's own, which its servers of standbys share: a client goes from one to the other.
+    if let Some(local_pool) = core.local_pools.get_mut(client.pool.unwrap_or(server.pool)) {
         // Equal lists become one, so that the next link is known to match without comparing the values.
         if !local_pool.last_params.same(&canonical) {
             local_pool.last_params = canonical.clone();
