@@ -30,7 +30,6 @@ mod otlp;
 mod panel;
 mod pool_service;
 mod pools_client;
-mod post;
 mod query_trends;
 mod routes;
 mod state_dir;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::{Alert, AlertRegistry};
 use crate::context::PanelContext;
-use crate::post::{HttpTarget, PostError};
+use httpclient::{HttpTarget, PostError};
 
 /// How often one alert is tried.
 const MAX_ATTEMPTS: u32 = 6;

@@ -40,8 +40,8 @@ fn share() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::post::PostError;
     use axum::http::StatusCode;
+    use httpclient::PostError;
 
     const INTERVAL: Duration = Duration::from_secs(60);
 

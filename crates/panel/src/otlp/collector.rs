@@ -8,7 +8,7 @@ use tls::SetupFault;
 
 use super::ExportConfig;
 use super::error::ExportError;
-use crate::post::HttpTarget;
+use httpclient::HttpTarget;
 
 /// A collector that metrics are sent to.
 pub(super) struct Collector(HttpTarget);

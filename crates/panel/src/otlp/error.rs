@@ -9,7 +9,7 @@ use settings::Endpoint;
 use telemetry::{Level, Record};
 use tokio::time::Instant;
 
-use crate::post::PostError;
+use httpclient::PostError;
 
 /// A different error than the one that was logged is logged after this at the earliest.
 const TIMEOUT: Duration = Duration::from_secs(60);

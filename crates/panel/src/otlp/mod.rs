@@ -18,12 +18,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::context::{PanelContext, PanelState};
 use crate::metrics::MetricsSource;
-use crate::post::PostError;
 use crate::time::now_us;
 use backoff::ExportBackoff;
 use batch::{Batch, OtlpResource};
 use collector::Collector;
 use error::{ExportError, ExportStatus};
+use httpclient::PostError;
 use start_times::StartTimes;
 
 /// What the last export, when the process ends, may take.

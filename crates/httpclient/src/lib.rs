@@ -1,16 +1,17 @@
 //! One HTTP request to another server: a collector's metrics, a webhook's alerts.
 //!
 //! Each request has its own connection: an idle one would usually be closed by the time of the next. Never retries, and
-//! reads no more of an answer than [`ANSWER_BYTES`].
+//! reads no more of an answer than 64 KiB.
+#![forbid(unsafe_code)]
 
 use std::time::{Duration, SystemTime};
 use std::{fmt, io};
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, header};
-use hyper::Response;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use settings::{Endpoint, Headers, PemFiles};
 use tls::{SetupFault, collector_tls_config};
@@ -28,7 +29,7 @@ const ANSWER_BYTES: usize = 64 * 1024;
 
 /// Why a request has not arrived.
 #[derive(Debug)]
-pub(crate) enum PostError {
+pub enum PostError {
     /// The file's: there are no roots to check the server's certificate by.
     TlsSetup(String),
     /// The network's: the host does not resolve, or refuses the connection.
@@ -41,6 +42,7 @@ pub(crate) enum PostError {
     Http(hyper::Error),
     /// The server's, or that of the headers: it says no.
     Refused {
+        /// Its code.
         status: StatusCode,
         /// How long it wants to be left alone.
         retry_after: Option<Duration>,
@@ -51,7 +53,7 @@ pub(crate) enum PostError {
 
 impl PostError {
     /// The same may arrive if it is sent again soon (OTLP specification, "Retryable Response Codes").
-    pub(crate) fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             PostError::Unreachable(_)
             | PostError::Handshake(_)
@@ -63,7 +65,7 @@ impl PostError {
     }
 
     /// How long the server wants to be left alone.
-    pub(crate) fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             PostError::Refused { retry_after, .. } => *retry_after,
             _ => None,
@@ -86,7 +88,7 @@ impl fmt::Display for PostError {
 }
 
 /// How to reach a collector or a webhook.
-pub(crate) struct HttpTarget {
+pub struct HttpTarget {
     endpoint: Endpoint,
     headers: HeaderMap,
     tls: Option<TlsConnector>,
@@ -97,7 +99,7 @@ impl HttpTarget {
     ///
     /// # Errors
     /// [`SetupFault`]: there are no roots to check the server's certificate by.
-    pub(crate) fn to(
+    pub fn to(
         endpoint: &Endpoint,
         headers: &Headers,
         content_type: &'static str,
@@ -125,7 +127,7 @@ impl HttpTarget {
     ///
     /// # Errors
     /// [`PostError`]: they have not arrived, or are not wanted.
-    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<Bytes, PostError> {
+    pub async fn send(&self, body: Vec<u8>) -> Result<Bytes, PostError> {
         let Endpoint { host, port, .. } = &self.endpoint;
         // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
         let addresses = lookup_host((host.as_str(), *port)).await.map_err(PostError::Unreachable)?;
@@ -148,8 +150,8 @@ impl HttpTarget {
     ) -> Result<Bytes, PostError> {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(PostError::Http)?;
-        let mut request = Request::new(Body::from(body));
-        *request.method_mut() = hyper::Method::POST;
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
         *request.headers_mut() = self.headers.clone();
         let exchange = async move {
@@ -168,7 +170,8 @@ async fn accepted(answer: Response<Incoming>) -> Result<Bytes, PostError> {
         let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
         return Err(PostError::Refused { status, retry_after });
     }
-    to_bytes(Body::new(answer.into_body()), ANSWER_BYTES).await.map_err(|_| PostError::Unreadable)
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|_| PostError::Unreadable)
 }
 
 /// Seconds, or a date (RFC 9110, section 10.2.3).
