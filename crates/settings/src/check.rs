@@ -136,6 +136,7 @@ fn idle_assignments(config: &Config, assigning: &[Assignment]) -> Vec<Finding> {
 /// Entries whose `read_write_split` sends no reads to standbys.
 fn idle_splits(config: &Config) -> Vec<Finding> {
     let why = |database: &Database| match database.host.len() {
+        0 if database.follows_members => None,
         0 | 1 => Some("read_write_split has no effect on an entry with one host"),
         _ if config.splits_reads(database, None) => None,
         _ => Some("read_write_split has no effect in session pooling"),

@@ -23,7 +23,7 @@ const RESERVED_HEADERS: [&str; 8] = [
 ];
 
 /// A collector's base URL, parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     text: String,
     /// Uses TLS.
@@ -51,7 +51,7 @@ impl Endpoint {
     }
 
     /// Takes a URL apart whose path, with its query, is as it is written.
-    fn with_path(text: &str) -> Result<Endpoint, &'static str> {
+    pub(crate) fn with_path(text: &str) -> Result<Endpoint, &'static str> {
         let (scheme, rest) = text.split_once("://").ok_or("it does not begin with http:// or https://")?;
         let is_https = scheme.eq_ignore_ascii_case("https");
         if !is_https && !scheme.eq_ignore_ascii_case("http") {
@@ -211,7 +211,7 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 }
 
 /// Undoes percent-encoding; None where two digits are missing behind a `%`, or it is no text.
-fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {

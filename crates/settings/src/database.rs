@@ -11,6 +11,7 @@ use crate::finding::Origin;
 use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
 use crate::replica_lag::ReplicaLag;
 use crate::table::{Row, live_row};
+use crate::topology::Topology;
 use std::fmt;
 use std::time::Duration;
 
@@ -26,6 +27,14 @@ pub struct Database {
     pub host: Vec<String>,
     /// TCP ports, or the numbers in the names of the unix sockets.
     pub port: Ports,
+    /// Where the knowledge of its servers comes from.
+    pub topology: Topology,
+    /// Its hosts are Patroni's members: the entry names none.
+    pub follows_members: bool,
+    /// The place of the host that leads, as Patroni has it.
+    pub leader: Option<usize>,
+    /// The places of the hosts that Patroni wants no reads to go to.
+    pub without_reads: Vec<usize>,
     /// Which of the hosts connections go to.
     pub target_session_attrs: TargetSessionAttrs,
     /// Reads go to standbys, everything else to the primary.
@@ -102,6 +111,10 @@ impl Database {
             dbname: name.to_owned(),
             host: Vec::new(),
             port: Ports::one(PORT),
+            topology: Topology::default(),
+            follows_members: false,
+            leader: None,
+            without_reads: Vec::new(),
             target_session_attrs: TargetSessionAttrs::default(),
             read_write_split: false,
             read_consistency: ReadConsistency::default(),
@@ -157,7 +170,9 @@ impl fmt::Debug for Database {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = out.debug_struct("Database");
         shown.field("name", &self.name).field("auto", &self.auto);
-        for row in DATABASE.iter().filter(|row| row.info.name != "password") {
+        shown.field("topology", &self.topology);
+        let has_secret = |name| matches!(name, "password" | "topology");
+        for row in DATABASE.iter().filter(|row| !has_secret(row.info.name)) {
             if let Some(value) = (row.show)(self) {
                 shown.field(row.info.name, &value);
             }
@@ -180,6 +195,7 @@ rows! {
     dbname: NonEmptyText, unset, Reconnect, "Name of the database on the server; the entry's own name unless given.";
     host: List, unset, Reconnect, "Host names, addresses or directories of unix sockets, with commas between them; empty uses the unix socket in the default directory.";
     port: PortList, "5432", Reconnect, "Port of the server; where `host` has several, one for all or, with commas between them, one for each.", better "one port for each host";
+    topology: Topology, "probe", Reconnect, "Where the knowledge of the servers comes from: `probe` is what they say of themselves; `patroni http://host:8008,http://host2:8008` is also Patroni's REST API, which is asked about once a second. The hosts of an entry without `host` are then Patroni's members.", own;
     target_session_attrs: TargetSessionAttrs, "any", Reconnect, "Which of the hosts connections go to, as libpq has it: Weir looks at what each server reports at login (PostgreSQL 14 or later).", own;
     read_write_split: Boolean, "0", Reload, "Sends reads outside of transactions, and transactions that are declared READ ONLY, to the standbys among the hosts, and everything else to their primary; transaction and statement pooling.", own;
     read_consistency: ReadConsistency, "session", Reload, "Which writes a standby has replayed before it serves a client's reads: those of the client itself, of all clients of the entry, or none.", own;
@@ -232,10 +248,19 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in DATABASE {
             let mut database = entry();
-            let changed =
-                ["7", "statement", "disable", "virtual", "error", "standby", "eventual", "always_primary"]
-                    .iter()
-                    .any(|word| (row.assign)(&mut database, word).is_ok());
+            let changed = [
+                "7",
+                "statement",
+                "disable",
+                "virtual",
+                "error",
+                "standby",
+                "eventual",
+                "always_primary",
+                "patroni http://h",
+            ]
+            .iter()
+            .any(|word| (row.assign)(&mut database, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);
             let differing: Vec<&str> = DATABASE
                 .iter()

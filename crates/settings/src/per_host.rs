@@ -30,6 +30,11 @@ impl PerHost {
         Self { first: number, others: Vec::new() }
     }
 
+    /// A port for each host; without any, PostgreSQL's own.
+    pub(crate) fn each(mut ports: impl Iterator<Item = u16>) -> Self {
+        ports.next().map_or_else(|| Self::one(PORT), |first| Self { first, others: ports.collect() })
+    }
+
     /// That of the first host.
     #[must_use]
     pub fn first(&self) -> u16 {

@@ -51,6 +51,8 @@ pub enum ValueKind {
     LdapOptions,
     /// Texts with commas between them.
     List,
+    /// `probe`, or `patroni` with URLs.
+    Topology,
     /// `auto` or a number from 1 on.
     Threads,
     /// One of these words.
@@ -76,6 +78,7 @@ impl fmt::Display for ValueKind {
             ValueKind::LdapOptions => "text",
             ValueKind::Secret => "text, never shown",
             ValueKind::List => "comma-separated list",
+            ValueKind::Topology => "probe, or patroni with URLs",
             ValueKind::Threads => "auto or number",
             ValueKind::Choice(words) => return out.write_str(&words.join(" | ")),
         })
@@ -110,6 +113,8 @@ pub enum BadValue {
     NotAUrl(&'static str),
     /// Not a list of headers, and why.
     NotHeaders(&'static str),
+    /// Neither `probe` nor `patroni` with URLs, and why.
+    NotATopology(&'static str),
 }
 
 impl fmt::Display for BadValue {
@@ -129,6 +134,9 @@ impl fmt::Display for BadValue {
                 write!(out, "is not a URL like http://127.0.0.1:4318: {why}")
             }
             BadValue::NotHeaders(why) => write!(out, "is not a list of headers: {why}"),
+            BadValue::NotATopology(why) => {
+                write!(out, "is neither probe nor patroni with URLs like http://127.0.0.1:8008: {why}")
+            }
         }
     }
 }

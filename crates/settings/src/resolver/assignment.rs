@@ -43,6 +43,7 @@ impl Resolver {
         }
         let mut entry = Database::new(&assignment.key, assignment.at.clone());
         keys(assignment, "database", &mut entry, database::row)?;
+        entry.follows_members = entry.host.is_empty() && entry.patroni().is_some();
         let hosts = entry.host.len().max(1);
         let per_host = [("port", &entry.port), ("weight", &entry.weight)];
         if let Some((key, numbers)) = per_host.into_iter().find(|(_, numbers)| !numbers.fit(hosts)) {
@@ -108,8 +109,8 @@ impl Resolver {
 
 /// An invalid value as it may be shown: it may be a secret, or a URL with one in it.
 fn shown<'a>(kind: ValueKind, value: &'a str, bad: &BadValue) -> &'a str {
-    let is_secret =
-        kind == ValueKind::Secret || matches!(bad, BadValue::NotAUrl(_)) && value.contains(['@', '?', '#']);
+    let is_url = matches!(bad, BadValue::NotAUrl(_) | BadValue::NotATopology(_));
+    let is_secret = kind == ValueKind::Secret || is_url && value.contains(['@', '?', '#']);
     if is_secret { "..." } else { value }
 }
 
@@ -138,7 +139,8 @@ fn keys<T>(
     let mut wrong = Vec::new();
     for (place, (key, value)) in pairs.iter().enumerate() {
         let outcome = match row(key) {
-            Some(row) => (row.assign)(entry, value).map_err(|bad| format!("{key}: \"{value}\" {bad}")),
+            Some(row) => (row.assign)(entry, value)
+                .map_err(|bad| format!("{key}: \"{}\" {bad}", shown(row.info.kind, value, &bad))),
             None => Err(unrecognized(what, key, pairs[..place].iter().map(|(key, _)| *key))),
         };
         if let Err(message) = outcome {

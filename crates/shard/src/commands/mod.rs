@@ -334,10 +334,12 @@ impl ShardState {
         let Some(local_pool) = self.core.local_pools.get_mut(index) else { return };
         let password_changed =
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
-        let changed = needs_new_servers(&local_pool.database, &database);
-        if (&local_pool.database.host, &local_pool.database.port) != (&database.host, &database.port) {
+        let hosts = HostChange::between(&local_pool.database, &database);
+        let changed = needs_new_servers(&local_pool.database, &database) || hosts == HostChange::Others;
+        if hosts == HostChange::Others {
             local_pool.forget_cluster();
         }
+        let leader_changed = local_pool.database.leader != database.leader || hosts != HostChange::None;
         let limits = limits(&self.core.config, &database, &local_pool.user);
         let mode_changed = (limits.mode == PoolMode::Session)
             != (local_pool.pool.limits.mode == PoolMode::Session)
@@ -346,6 +348,10 @@ impl ShardState {
         local_pool.pool.limits = limits;
         local_pool.database = database;
         local_pool.relations.expire();
+        if leader_changed {
+            local_pool.try_leader_first();
+            local_pool.pool.forget_failure();
+        }
         if password_changed {
             (local_pool.keys, local_pool.password, local_pool.found) = (None, None, None);
         }
@@ -360,6 +366,11 @@ impl ShardState {
         } else if password_changed && let Some(local_pool) = self.core.local_pools.get_mut(index) {
             local_pool.pool.forget_failure();
         }
+        if hosts == HostChange::Members {
+            hosts::leave_removed(&mut self.core, index);
+            hosts::note_known_primary(&mut self.core, index);
+        }
+        standbys::follow_entry(&mut self.core, index);
         greet::send_greetings(&mut self.core, index);
         pins::serve(&mut self.core, index);
         opening::serve_or_open(&mut self.core, index);
@@ -409,24 +420,32 @@ impl ShardState {
     }
 }
 
-/// The servers of an altered entry are on another host or database, or logged in as another user.
+/// How the hosts of an altered entry differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HostChange {
+    /// Not at all.
+    None,
+    /// Patroni lists other members of the same cluster: the fence of identifier and timeline stands, and connections to hosts that stay are kept.
+    Members,
+    /// They may be another cluster's.
+    Others,
+}
+
+impl HostChange {
+    fn between(old: &Database, new: &Database) -> HostChange {
+        let is_same_list = old.follows_members && new.follows_members && old.topology == new.topology;
+        match (&old.host, &old.port) == (&new.host, &new.port) {
+            true if old.follows_members == new.follows_members => HostChange::None,
+            false if is_same_list => HostChange::Members,
+            _ => HostChange::Others,
+        }
+    }
+}
+
+/// The servers of an altered entry are on another database, or logged in as another user.
 fn needs_new_servers(old: &Database, new: &Database) -> bool {
-    (
-        &old.host,
-        &old.port,
-        old.target_session_attrs,
-        &old.dbname,
-        &old.user,
-        &old.password,
-        &old.connect_query,
-    ) != (
-        &new.host,
-        &new.port,
-        new.target_session_attrs,
-        &new.dbname,
-        &new.user,
-        &new.password,
-        &new.connect_query,
-    ) || (&old.client_encoding, &old.datestyle, &old.timezone, &old.application_name)
-        != (&new.client_encoding, &new.datestyle, &new.timezone, &new.application_name)
+    (old.target_session_attrs, &old.dbname, &old.user, &old.password, &old.connect_query)
+        != (new.target_session_attrs, &new.dbname, &new.user, &new.password, &new.connect_query)
+        || (&old.client_encoding, &old.datestyle, &old.timezone, &old.application_name)
+            != (&new.client_encoding, &new.datestyle, &new.timezone, &new.application_name)
 }

@@ -110,6 +110,9 @@ pub(crate) fn serve_or_open(core: &mut Core, pool_id: PoolId) {
     // Both kinds of connection may be opened at a time; the older waiter's comes first.
     for _ in 0..2 {
         let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
+        if local_pool.awaits_hosts(now_us) {
+            return;
+        }
         let keeps_minimum = local_pool.keeps_minimum();
         let Some(open_for) = local_pool.pool.next_to_open(now_us, keeps_minimum) else { return };
         match local_pool.pool.take_permit(open_for, now_us) {

@@ -165,6 +165,24 @@ impl LocalPool {
         (!may_be).then(|| "it has not answered which cluster it belongs to".to_owned())
     }
 
+    /// The entry's hosts are not known yet (`topology`): its clients wait, as for a server that is not there.
+    pub(crate) fn awaits_hosts(&mut self, now_us: u64) -> bool {
+        let awaits = self.database.awaits_members();
+        if awaits {
+            self.next_host.none_since_us.get_or_insert(now_us);
+        }
+        awaits
+    }
+
+    /// The next connection for a primary goes to the host that leads as Patroni has it. What that says of itself at login counts.
+    pub(crate) fn try_leader_first(&mut self) {
+        use TargetSessionAttrs::{Primary, ReadWrite};
+        let wants_primary = matches!(self.database.target_session_attrs, Primary | ReadWrite);
+        if let Some(leader) = self.database.leader.filter(|_| wants_primary) {
+            (self.next_host.place, self.next_host.useless) = (leader, 0);
+        }
+    }
+
     /// Some of the list were not tried since one was of use.
     pub(crate) fn has_untried_host(&self) -> bool {
         self.seeks_role() && self.next_host.useless + 1 < self.database.host.len()

@@ -59,7 +59,7 @@ fn new_local_pool(
     let mut pool = Pool::new(limits(&core.config, database, user), shared, counts, user_counts);
     let paused_by_command = core.administration.is_paused(database_name);
     pool.paused = paused_by_command || core.administration.is_suspended();
-    LocalPool {
+    let mut local_pool = LocalPool {
         pool,
         catalog,
         database_name: Arc::clone(database_name),
@@ -88,7 +88,9 @@ fn new_local_pool(
         cancels_active: 0,
         cancels_waiting: std::collections::VecDeque::new(),
         paused_by_command,
-    }
+    };
+    local_pool.try_leader_first();
+    local_pool
 }
 
 /// Pools with a forced user and a minimum are there before their first client.

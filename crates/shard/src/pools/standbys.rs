@@ -75,7 +75,8 @@ fn cluster_of(core: &mut Core, name: &Arc<str>, entry: &Database) -> ClusterId {
     let mut cluster = Cluster::new(Arc::clone(name), entry);
     for place in 0..entry.host.len() {
         let is_detached =
-            cluster.host(place).is_some_and(|host| core.administration.is_detached(name, &host.label));
+            cluster.host(place).is_some_and(|host| core.administration.is_detached(name, &host.label))
+                || entry.without_reads.contains(&place);
         cluster.set_detached(place, is_detached, core.now.mono_us);
     }
     core.local_pools.add_cluster(cluster)
@@ -126,6 +127,10 @@ pub(crate) fn set_detached(core: &mut Core, database: &str, host: &str, is_detac
             cluster.set_detached(place, is_detached, now_us);
         }
     }
+    let followers = core.local_pools.ids_of(|local_pool| {
+        *local_pool.database_name == *database && !local_pool.database.without_reads.is_empty()
+    });
+    followers.into_iter().for_each(|primary| follow_entry(core, primary));
     let pools = core
         .local_pools
         .ids_of(|local_pool| *local_pool.database_name == *database && local_pool.host() == Some(host));
@@ -139,6 +144,26 @@ pub(crate) fn set_detached(core: &mut Core, database: &str, host: &str, is_detac
         }
     }
     pools.len()
+}
+
+/// The entry of this pool has changed, but for its hosts: which of them get no reads (`topology`).
+pub(crate) fn follow_entry(core: &mut Core, primary: PoolId) {
+    let now_us = core.now.mono_us;
+    let Some(local_pool) = core.local_pools.get(primary) else { return };
+    let Some(split) = local_pool.serves.split() else { return };
+    let (id, name, entry) =
+        (split.cluster, Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.database));
+    for place in 0..entry.host.len() {
+        let Some(host) = core.local_pools.cluster(id).and_then(|cluster| cluster.host(place)) else { return };
+        let is_detached =
+            core.administration.is_detached(&name, &host.label) || entry.without_reads.contains(&place);
+        if is_detached != host.is_detached()
+            && let Some((_, cluster)) = core.local_pools.with_cluster(primary)
+        {
+            cluster.set_detached(place, is_detached, now_us);
+        }
+    }
+    check(core, primary);
 }
 
 /// Keeps a connection to each host that may be a standby, and knows how far they are.

@@ -8,7 +8,7 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::server_end;
+use crate::link::{server_end, standbys};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
@@ -32,6 +32,32 @@ pub(crate) fn host_moved(core: &mut Core, host: &str, gone: &[IpAddr]) {
             server.close_when_free = Some(CloseReason::HostMoved);
             close_if_idle(core, conn);
         }
+    }
+}
+
+/// The entry's hosts are others now (`topology`): connections to those that it does not have any more end as they become free.
+pub(crate) fn leave_removed(core: &mut Core, pool_id: PoolId) {
+    let global = &core.config.global;
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    let is_left =
+        |server: &Server| server.pool == pool_id && local_pool.place_of(&server.target, global).is_none();
+    let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
+    for conn in left {
+        if let Some(server) = core.server(conn) {
+            server.close_when_free = Some(CloseReason::ConfigurationChanged);
+        }
+        close_if_idle(core, conn);
+    }
+}
+
+/// What is known of the hosts is new with their list: the primary that the pool has connections to is one from the beginning.
+pub(crate) fn note_known_primary(core: &mut Core, pool_id: PoolId) {
+    let servers =
+        core.servers_of(pool_id).into_iter().filter_map(|conn| Some((conn, core.conns.server(conn)?)));
+    let usable = servers.filter(|(_, server)| server.is_pooled() && server.close_when_free.is_none());
+    let newest = usable.max_by_key(|(_, server)| server.timeline).map(|(conn, _)| conn);
+    if let Some(conn) = newest {
+        standbys::note_login(core, conn);
     }
 }
 
