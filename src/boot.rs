@@ -17,6 +17,7 @@ use driver::{
     TakeoverFault,
 };
 use panel::{ListenError, ListenSocket};
+use patroni::Patroni;
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 
@@ -243,6 +244,7 @@ fn start(
     let facts = ProcessInfo { shards, io_driver };
     let panel =
         panel_thread::start(&config, born, listen_socket, sender.clone(), logger, predecessor.is_some());
+    let patroni = follow_patroni(&config, sender.clone(), logger);
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -252,6 +254,7 @@ fn start(
         took.map_err(|why| BootError::Takeover(TakeoverFault::Broken(why)))?;
     }
     control_loop.serve_panel(panel);
+    control_loop.follow_patroni(patroni);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }
@@ -259,6 +262,11 @@ fn start(
 pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
     let logger = Arc::clone(logger);
     Arc::new(move |record| logger.write(&record))
+}
+
+/// What Patroni says comes to the control thread as its inputs.
+fn follow_patroni(config: &Arc<Config>, sender: Sender<Input>, logger: &Arc<Logger>) -> Patroni {
+    Patroni::start(config, Arc::new(move |input| drop(sender.send(input))), writer(logger))
 }
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use messages::{Command, Listing, Report, ShardId, Subject};
 use panel::Panel;
+use patroni::Patroni;
 use settings::Config;
 use telemetry::{Level, Record};
 
@@ -51,6 +52,7 @@ pub(crate) struct ControlLoop<C> {
     inputs: Receiver<Input>,
     manager: ServiceManager,
     panel: Option<Panel>,
+    patroni: Option<Patroni>,
     born: Instant,
 }
 
@@ -76,6 +78,7 @@ impl<C: Shards> ControlLoop<C> {
             inputs,
             manager,
             panel: None,
+            patroni: None,
             born: Instant::now(),
         }
     }
@@ -89,6 +92,11 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the panel.
     pub(crate) fn serve_panel(&mut self, panel: Panel) {
         self.panel = Some(panel);
+    }
+
+    /// Attaches the thread that asks Patroni.
+    pub(crate) fn follow_patroni(&mut self, patroni: Patroni) {
+        self.patroni = Some(patroni);
     }
 
     /// Runs until shutdown; returns the shards, to be stopped.
@@ -209,6 +217,12 @@ impl<C: Shards> ControlLoop<C> {
                 self.log_reopen_error(self.logger.configure(&config.global));
                 self.tls.configure(&config, &self.logger);
                 self.panel.iter_mut().for_each(|panel| panel.configure(&config));
+                self.patroni.iter_mut().for_each(|patroni| patroni.configure(&config));
+            }
+            Output::Switchover(switchover) => {
+                if let Some(patroni) = &self.patroni {
+                    patroni.switch_over(switchover);
+                }
             }
             Output::ReopenLog => self.log_reopen_error(self.logger.reopen()),
             Output::CloseTcp => {

@@ -42,6 +42,14 @@ pub enum CommandError {
     },
     /// The client's: the entry sends no reads to its hosts.
     NotSplit(String),
+    /// The client's: the entry does not follow Patroni.
+    NotPatroni(String),
+    /// Patroni's: it does not answer, for this reason; or has not yet.
+    PatroniSilent(Option<String>),
+    /// Patroni's: none of its members leads.
+    NoLeader,
+    /// Patroni's: it has not switched over, in its words.
+    Switchover(String),
     /// The client's: the console itself cannot be paused, killed or reconnected.
     ConsoleDatabase {
         /// The command, in lower case.
@@ -84,7 +92,7 @@ impl CommandError {
             CommandError::Setting { fault: SetError::Fixed, .. } => "55P02",
             CommandError::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. } => "22023",
             CommandError::Interrupted | CommandError::Cancelled => "57014",
-            CommandError::TimedOut => "58000",
+            CommandError::TimedOut | CommandError::Switchover(_) => "58000",
             _ => "08P01",
         }
     }
@@ -111,6 +119,11 @@ impl CommandError {
                 format!("{host} has several ports, name one: {labels}")
             }
             CommandError::NotSplit(name) => format!("database {name} does not use read_write_split"),
+            CommandError::NotPatroni(name) => format!("database {name} does not use topology=patroni"),
+            CommandError::PatroniSilent(None) => "Patroni has not answered yet".to_owned(),
+            CommandError::PatroniSilent(Some(why)) => format!("Patroni does not answer: {why}"),
+            CommandError::NoLeader => "Patroni knows no leader".to_owned(),
+            CommandError::Switchover(why) => format!("Patroni has not switched over: {why}"),
             CommandError::ConsoleDatabase { verb } => format!("cannot {verb} admin db: {}", crate::CONSOLE),
             CommandError::NothingToCancel => "client not found, or not running a query".to_owned(),
             CommandError::BadClientId => "invalid client pointer supplied".to_owned(),
@@ -131,7 +144,7 @@ impl CommandError {
             | CommandError::NoSuchHost { .. }
             | CommandError::ClientNotFound => ErrorKind::NotFound,
             CommandError::AdminNeeded => ErrorKind::Forbidden,
-            CommandError::TimedOut => ErrorKind::Unavailable,
+            CommandError::TimedOut | CommandError::PatroniSilent(_) => ErrorKind::Unavailable,
             _ => ErrorKind::Conflict,
         }
     }

@@ -39,6 +39,7 @@ pub(crate) struct Harness {
     pub(crate) server_answers: Vec<(u64, Option<crate::ServerInfo>)>,
     pub(crate) pool_writes: Vec<String>,
     pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolError>)>,
+    pub(crate) switchovers: Vec<crate::Switchover>,
 }
 
 impl Harness {
@@ -73,6 +74,7 @@ impl Harness {
             explained: Vec::new(),
             pool_writes: Vec::new(),
             pool_answers: Vec::new(),
+            switchovers: Vec::new(),
         }
     }
 
@@ -98,6 +100,7 @@ impl Harness {
                 Output::ReadPools { .. } => self.pool_reads += 1,
                 Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),
                 Output::PoolReply { id, answer } => self.pool_answers.push((id, *answer)),
+                Output::Switchover(switchover) => self.switchovers.push(switchover),
                 Output::Exit => self.exited = true,
             }
         }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use messages::{Command, ReplyPart, Report, RequestId, ShardId, Subject};
-use settings::{Config, Finding};
+use settings::{Config, Finding, Member, PatroniUrls};
 use telemetry::Record;
 
 use crate::Signal;
+use crate::machine::Switchover;
 use crate::pools::{PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault};
 use crate::statement::PanelQuery;
+use crate::topology::PatroniError;
 
 /// Properties of the process that never change.
 #[derive(Clone, Debug)]
@@ -58,6 +60,20 @@ pub enum Input {
     PoolsRead(Result<Vec<u8>, String>),
     /// The answer to [`Output::WritePools`].
     PoolsWritten(Result<(), WriteFault>),
+    /// Patroni was asked for the members of a cluster (`topology`).
+    Patroni {
+        /// Where.
+        urls: PatroniUrls,
+        /// Its members, or why they are not known.
+        answer: Result<Vec<Member>, PatroniError>,
+    },
+    /// The answer to [`Output::Switchover`].
+    SwitchedOver {
+        /// From the request.
+        id: u64,
+        /// Patroni's words.
+        outcome: Result<String, String>,
+    },
     /// [`crate::Control::deadline`] has passed; early is harmless.
     Tick,
 }
@@ -129,6 +145,8 @@ pub enum Output {
         /// The result.
         answer: Box<Result<PoolOutcome, PoolError>>,
     },
+    /// Ask Patroni to switch over; [`Input::SwitchedOver`] answers.
+    Switchover(Switchover),
     /// A new configuration is in force: reconfigure the log. The shards have it already.
     Configured(Arc<Config>),
     /// Open the log file again.

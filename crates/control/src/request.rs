@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
     CancelClient(u64),
     /// DETACH or ATTACH.
     Detach(&'static str),
+    /// SWITCHOVER, which Patroni answers.
+    Switchover,
     /// SHUTDOWN.
     Shutdown,
 }

@@ -14,7 +14,7 @@ pub enum Statement {
         /// The second, without its quotes.
         argument: Option<String>,
     },
-    /// `DETACH database host`, `ATTACH database host:port`.
+    /// `DETACH database host`, `ATTACH database host:port`, `SWITCHOVER database TO host`.
     HostCommand {
         /// The first word, as it was written.
         word: String,

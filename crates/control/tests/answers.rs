@@ -69,6 +69,7 @@ impl World {
             self.control.handle(input, self.now_us);
             while let Some(output) = self.control.poll() {
                 match output {
+                    Output::Switchover(_) => panic!("no entry follows Patroni"),
                     Output::Tell { shard, command } => self.told(shard.0, command),
                     Output::Load if self.random.below(2) == 0 => inputs.push(Input::Loaded(Err(Vec::new()))),
                     Output::Load => inputs.push(Input::Loaded(Ok(Config::default()))),

@@ -4,14 +4,18 @@
 //! reads no more of an answer than 64 KiB.
 #![forbid(unsafe_code)]
 
+use std::future::Future;
 use std::time::{Duration, SystemTime};
 use std::{fmt, io};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full, Limited};
+pub use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use settings::{Endpoint, Headers, PemFiles};
 use tls::{SetupFault, collector_tls_config};
@@ -23,6 +27,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// From the first packet to the last byte of the answer, as OpenTelemetry's own exporters wait.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same for the connection alone.
+const CONNECT: Duration = TIMEOUT;
 
 /// An answer is a few words; a longer one is none.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -123,43 +130,92 @@ impl HttpTarget {
         Ok(HttpTarget { endpoint: endpoint.clone(), headers: all, tls })
     }
 
+    /// Adds `Authorization: Basic`, for `user:password`.
+    #[must_use]
+    pub fn authorized(mut self, credentials: &str) -> HttpTarget {
+        let value = format!("Basic {}", STANDARD.encode(credentials));
+        if let Ok(mut value) = HeaderValue::from_str(&value) {
+            value.set_sensitive(true);
+            self.headers.insert(header::AUTHORIZATION, value);
+        }
+        self
+    }
+
+    /// Gets what is at this path, which begins with the endpoint's own, or posts to it. The answer may say no.
+    ///
+    /// # Errors
+    /// [`PostError`]: there is no answer within this time, or it cannot be read.
+    pub async fn exchange(
+        &self,
+        path: &str,
+        body: Option<Vec<u8>>,
+        limit: Duration,
+    ) -> Result<(StatusCode, Bytes), PostError> {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let answer = self.answer(method, path, body.unwrap_or_default(), limit, read);
+        answer.await
+    }
+
     /// Sends the bytes of a request, and gives the answer's unless it says no.
     ///
     /// # Errors
     /// [`PostError`]: they have not arrived, or are not wanted.
     pub async fn send(&self, body: Vec<u8>) -> Result<Bytes, PostError> {
+        self.answer(Method::POST, &self.endpoint.path, body, TIMEOUT, accepted).await
+    }
+
+    async fn answer<T, F: Future<Output = Result<T, PostError>>>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        limit: Duration,
+        read: impl FnOnce(Response<Incoming>) -> F,
+    ) -> Result<T, PostError> {
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap_or_default();
+        *request.headers_mut() = self.headers.clone();
         let Endpoint { host, port, .. } = &self.endpoint;
         // The system's resolver ends by itself. Its thread would go on if it were not waited for, and others come to it.
         let addresses = lookup_host((host.as_str(), *port)).await.map_err(PostError::Unreachable)?;
         let addresses: Vec<_> = addresses.collect();
         let exchange = async {
-            let stream = TcpStream::connect(&addresses[..]).await.map_err(PostError::Unreachable)?;
-            let Some(tls) = &self.tls else { return self.exchange_on(stream, body).await };
+            let stream = timeout(limit.min(CONNECT), TcpStream::connect(&addresses[..])).await;
+            let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let stream = stream.map_err(PostError::Unreachable)?;
+            let Some(tls) = &self.tls else { return exchange_on(stream, request, read).await };
             let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
             let name = name.map_err(PostError::Handshake)?;
             let tls_stream = tls.connect(name, stream).await.map_err(PostError::Handshake)?;
-            self.exchange_on(tls_stream, body).await
+            exchange_on(tls_stream, request, read).await
         };
-        timeout(TIMEOUT, exchange).await.map_err(|_| PostError::TimedOut)?
+        timeout(limit, exchange).await.map_err(|_| PostError::TimedOut)?
     }
+}
 
-    async fn exchange_on(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        body: Vec<u8>,
-    ) -> Result<Bytes, PostError> {
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(PostError::Http)?;
-        let mut request = Request::new(Full::new(Bytes::from(body)));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.endpoint.path.parse().unwrap_or_default();
-        *request.headers_mut() = self.headers.clone();
-        let exchange = async move {
-            let answer = sender.send_request(request).await.map_err(PostError::Http)?;
-            accepted(answer).await
-        };
-        tokio::join!(exchange, connection).0
-    }
+async fn exchange_on<T, F: Future<Output = Result<T, PostError>>>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: Request<Full<Bytes>>,
+    read: impl FnOnce(Response<Incoming>) -> F,
+) -> Result<T, PostError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(PostError::Http)?;
+    let exchange = async move {
+        let answer = sender.send_request(request).await.map_err(PostError::Http)?;
+        read(answer).await
+    };
+    tokio::join!(exchange, connection).0
+}
+
+/// The bytes of any answer, with its status.
+async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Bytes), PostError> {
+    let status = answer.status();
+    Ok((status, bytes(answer).await?))
+}
+
+async fn bytes(answer: Response<Incoming>) -> Result<Bytes, PostError> {
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|_| PostError::Unreadable)
 }
 
 /// The bytes of an answer that does not say no.
@@ -170,8 +226,7 @@ async fn accepted(answer: Response<Incoming>) -> Result<Bytes, PostError> {
         let retry_after = wanted.and_then(|text| retry_after(text, SystemTime::now()));
         return Err(PostError::Refused { status, retry_after });
     }
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|_| PostError::Unreadable)
+    bytes(answer).await
 }
 
 /// Seconds, or a date (RFC 9110, section 10.2.3).

@@ -69,7 +69,7 @@ impl RawConfig {
         resolver.findings.extend(findings);
         resolver.check_ldap_options(&self.assignments, &self.file);
         resolver.check_certificate_auth(&self.file);
-        resolver.config.tls_files = TlsFiles::read(files, &resolver.config.global);
+        resolver.config.tls_files = TlsFiles::read(files, &resolver.config);
         resolver.check_collector(&self.assignments, &self.file);
         resolver.finish()
     }

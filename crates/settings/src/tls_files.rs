@@ -4,7 +4,7 @@
 //! file is no error here: crate `tls` knows whether it is needed.
 
 use crate::files::{Files, reason};
-use crate::{Global, SslMode};
+use crate::{Config, SslMode};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct TlsFiles {
     pub client: PemFiles,
     /// `server_tls_*_file`.
     pub server: PemFiles,
-    /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint` or `alert_webhook` is reached under TLS.
+    /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint`, `alert_webhook` or Patroni (`topology`) is reached under TLS.
     pub collector: PemFiles,
 }
 
@@ -45,7 +45,8 @@ pub struct PemFiles {
 
 impl TlsFiles {
     /// Reads what the settings name.
-    pub fn read(files: &dyn Files, global: &Global) -> TlsFiles {
+    pub fn read(files: &dyn Files, config: &Config) -> TlsFiles {
+        let global = &config.global;
         let read = |path: &Option<String>| -> Pem {
             let path = path.as_deref().filter(|path| !path.is_empty())?;
             let bytes = files.read(path).map(Arc::from);
@@ -56,7 +57,8 @@ impl TlsFiles {
             named => (named, false),
         };
         let is_sealed = global.otlp_endpoint.as_ref().is_some_and(|endpoint| endpoint.is_https)
-            || global.alert_webhook.as_ref().is_some_and(|hook| hook.endpoint.is_https);
+            || global.alert_webhook.as_ref().is_some_and(|hook| hook.endpoint.is_https)
+            || config.patronis().iter().any(|urls| urls.iter().any(|url| url.endpoint.is_https));
         let collector = match read(&global.otlp_ca_file) {
             _ if !is_sealed => PemFiles::default(),
             None => PemFiles { ca: system_roots(files), ca_is_systems: true, ..PemFiles::default() },

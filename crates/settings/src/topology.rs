@@ -165,6 +165,9 @@ impl Members {
         if listed.len() > MAX_MEMBERS {
             return Err("it lists more than 64 members");
         }
+        if !listed.iter().all(|member| is_name(&member.name)) {
+            return Err("it lists a member without a name, or whose name is none");
+        }
         if !listed.iter().all(|member| is_host(&member.host) && member.port != 0) {
             return Err("it lists a member whose host is neither a name nor an address");
         }
@@ -184,7 +187,7 @@ impl Members {
     }
 
     /// The members.
-    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+    pub fn iter(&self) -> impl Iterator<Item = &Member> + Clone {
         self.0.iter()
     }
 
@@ -214,6 +217,11 @@ impl Members {
         entry.without_reads =
             self.0.iter().filter(|member| !member.takes_reads).filter_map(place_of).collect();
     }
+}
+
+/// Of a member, for log and messages.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_HOST_BYTES && !text.chars().any(char::is_control)
 }
 
 /// A name or an address: never a unix socket's directory, and nothing that changes what a list of hosts means.

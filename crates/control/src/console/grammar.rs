@@ -31,7 +31,28 @@ pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, ParseError> {
     if let Some(database) = argument.clone().filter(|_| takes_host(&word)) {
         return host(&mut lexer, word, database, values);
     }
+    if let Some(database) = argument.clone().filter(|_| word.eq_ignore_ascii_case("switchover")) {
+        return switchover(&mut lexer, word, database, values);
+    }
     finished(&mut lexer, Statement::Command { word, argument })
+}
+
+/// What follows the database of SWITCHOVER: nothing, or TO and a host.
+fn switchover(
+    lexer: &mut Lexer<'_>,
+    word: String,
+    database: String,
+    values: Values<'_>,
+) -> Result<Statement, ParseError> {
+    match lexer.next()? {
+        Some(Token::Word(to)) if to.eq_ignore_ascii_case("to") => {
+            let host = name(lexer.next()?.ok_or(ParseError::Incomplete)?, values)?;
+            finished(lexer, Statement::HostCommand { word, database, host })
+        }
+        Some(Token::Semicolon) => finished(lexer, Statement::Command { word, argument: Some(database) }),
+        Some(_) => Err(ParseError::Trailing),
+        None => Ok(Statement::Command { word, argument: Some(database) }),
+    }
 }
 
 fn takes_host(word: &str) -> bool {

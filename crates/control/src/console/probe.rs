@@ -18,7 +18,8 @@ pub fn probe(bytes: &[u8]) {
             format!("{} {}", quoted(word, '"'), quoted(argument, '"'))
         }
         Statement::HostCommand { word, database, host } => {
-            format!("{} {} {}", quoted(word, '"'), quoted(database, '"'), quoted(host, '"'))
+            let to = if word.eq_ignore_ascii_case("switchover") { "TO " } else { "" };
+            format!("{} {} {to}{}", quoted(word, '"'), quoted(database, '"'), quoted(host, '"'))
         }
         Statement::Set { key, value } => format!("SET {} TO {}", quoted(key, '"'), quoted(value, '\'')),
     };
@@ -43,6 +44,7 @@ mod tests {
         "SET client_encoding TO \"UTF8\"",
         "SHUTDOWN wait_for_clients",
         "DETACH \"a b\" db2:5432;",
+        "SWITCHOVER \"a b\" TO db2:5432;",
         "é = 'ü' \u{0}",
     ];
 

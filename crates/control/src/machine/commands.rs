@@ -98,6 +98,8 @@ pub static COMMANDS: &[CommandRow] = commands! {
         detach;
     "ATTACH", Host, Admin, Own, Some(" <db> <host>[:<port>]"), "Undoes DETACH.",
         attach;
+    "SWITCHOVER", Host, Admin, Own, Some(" <db> [TO <host>]"), "Asks Patroni to make another server of an entry with topology=patroni the primary: the named one, or the one that Patroni chooses. The answer is Patroni's.",
+        crate::machine::switchover::switch_over;
     "SUSPEND", None, Admin, Same, Some(""), "Flushes buffers, then suspends all activity until RESUME.",
         suspend;
     "WAIT_CLOSE", Optional, Admin, Same, Some(" [<db>]"), "Waits until server connections made obsolete by RECONNECT or RELOAD are closed.",

@@ -54,7 +54,7 @@ impl Control {
     }
 
     pub(crate) fn put_in_force(&mut self, config: Config) {
-        self.config = Arc::new(config);
+        self.config = Arc::new(self.topologies.apply(config));
         // A shorter `stats_period` does not wait for the end of a long one.
         self.shorten_sample_period();
         self.push(Output::Configured(Arc::clone(&self.config)));

@@ -240,7 +240,8 @@ impl Control {
             }
             (Purpose::CancelClient(_), Some(requester)) => self.complete(requester, "CANCEL_CLIENT"),
             (Purpose::Shutdown, _) => self.end(),
-            (_, None) => {}
+            // Patroni's answer is an input of its own.
+            (Purpose::Switchover, _) | (_, None) => {}
         }
     }
 
@@ -266,6 +267,7 @@ impl Control {
             facts: &self.facts,
             pause_state: &self.pause_state,
             statistics: &self.statistics,
+            topologies: &self.topologies,
             aggregate,
             now_us: self.now_us,
         };

@@ -12,9 +12,11 @@ mod pool_changes;
 mod server_queries;
 mod shutdown;
 mod signals;
+mod switchover;
 mod takeover;
 
 pub use commands::{Argument, COMMANDS, CommandRow};
+pub use switchover::Switchover;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use crate::interface::{Input, Output, ProcessInfo};
 use crate::pause_state::PauseState;
 use crate::request::{Purpose, Request, Requester, Requests};
 use crate::statistics::Statistics;
+use crate::topology::Topologies;
 
 /// A RELOAD or SET whose files are being read.
 pub(crate) struct Loading {
@@ -49,6 +52,7 @@ pub struct Control {
     pub(crate) hands_over: bool,
     pub(crate) requests: Requests,
     pub(crate) statistics: Statistics,
+    pub(crate) topologies: Topologies,
     /// Requests waiting for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
     pub(crate) pools: PoolEditor,
@@ -72,6 +76,7 @@ impl Control {
             hands_over: false,
             requests: Requests::default(),
             statistics: Statistics::new(now_us),
+            topologies: Topologies::default(),
             loading: VecDeque::new(),
             pools: PoolEditor::default(),
             explains: BTreeSet::new(),
@@ -107,6 +112,8 @@ impl Control {
             Input::CancelServerQuery { id } => self.cancel_server_query(id),
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
+            Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
+            Input::SwitchedOver { id, outcome } => self.switched_over(id, outcome),
             Input::Tick => {}
         }
         self.expire_requests();

@@ -2,12 +2,14 @@
 //! The driver and the shards move the connections.
 
 use messages::{Command, RequestId, ShutdownMode};
+use settings::Config;
 use telemetry::{Level, Record};
 
 use crate::interface::Output;
 use crate::machine::commands::log_command;
 use crate::machine::dispatch::CommandContext;
 use crate::pause_state::PauseState;
+use crate::topology::Topologies;
 use crate::{CommandError, Control, TakeoverEvent};
 
 /// TAKEOVER, sent by another Weir process: names the channel that it waits on.
@@ -17,7 +19,7 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
     }
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
     log_command(control, "TAKEOVER", None);
-    let note = control.pause_state.note();
+    let note = control.pause_state.note() + &control.topologies.note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");
     Ok(())
@@ -70,6 +72,10 @@ impl Control {
     /// before any of its connections arrive.
     pub fn import(&mut self, note: &str) {
         self.pause_state = PauseState::from_note(note);
+        self.topologies = Topologies::from_note(note, &self.config);
+        if !self.topologies.is_empty() {
+            self.put_in_force(Config::clone(&self.config.clone()));
+        }
         // These have no requester.
         let request = RequestId(0);
         for database in self.pause_state.everything() {

@@ -1,4 +1,4 @@
-//! SHOW HOSTS and SHOW CLUSTERS: entries whose reads go to standbys (`read_write_split`), and their hosts.
+//! SHOW HOSTS and SHOW CLUSTERS: entries whose reads go to standbys (`read_write_split`) or that follow Patroni (`topology`), and their hosts.
 //!
 //! Owns the state that an entry is in and the sentence that says what to do about it.
 
@@ -9,6 +9,7 @@ use settings::{Database, ReplicaLag};
 
 use super::sockets::timestamp;
 use super::{ViewContext, text_or_null};
+use crate::topology::{PatroniState, detail as failure};
 
 /// A host of an entry as operators see it.
 struct Host<'a> {
@@ -16,6 +17,8 @@ struct Host<'a> {
     port: u16,
     row: ClusterHostRow,
     is_detached: bool,
+    /// Patroni has it with `noloadbalance`.
+    is_without_reads: bool,
 }
 
 /// What an entry is in.
@@ -26,6 +29,8 @@ enum ClusterState {
     NoStandby,
     TwoPrimaries,
     Unknown,
+    /// Its connections say nothing of their hosts: reads are not split.
+    NotWatched,
 }
 
 pub(super) fn hosts(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
@@ -39,12 +44,13 @@ pub(super) fn entries(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     entries_of(context).iter().map(|(name, entry)| cluster_row(context, name, entry)).collect()
 }
 
-/// The entries whose reads are split, used or not, and those that `*` has made.
+/// The entries whose reads are split or that follow Patroni, used or not, and those that `*` has made.
 fn entries_of(context: &ViewContext<'_>) -> Vec<(String, Arc<Database>)> {
     let config = context.config;
     let mut found = config.databases.clone();
     found.retain(|name, entry| {
-        config.splits_reads(entry, None)
+        entry.patroni().is_some()
+            || config.splits_reads(entry, None)
             || (entry.read_write_split && context.aggregate.clusters.contains_key(name))
     });
     for name in context.aggregate.clusters.keys() {
@@ -63,7 +69,7 @@ fn hosts_of<'a>(context: &ViewContext<'_>, name: &str, entry: &'a Database) -> V
         let row = cluster.and_then(|cluster| cluster.hosts.iter().find(|row| row.label == label));
         let is_detached = context.pause_state.detaches(name, &label);
         let row = row.cloned().unwrap_or_else(|| ClusterHostRow { label, ..ClusterHostRow::default() });
-        Host { name: host, port, row, is_detached }
+        Host { name: host, port, row, is_detached, is_without_reads: entry.without_reads.contains(&place) }
     };
     entry.host.iter().enumerate().map(host).collect()
 }
@@ -74,6 +80,7 @@ impl Host<'_> {
         match self.row.role {
             HostRole::Primary => "primary",
             _ if self.is_detached => "detached",
+            _ if self.is_without_reads => "noloadbalance",
             HostRole::Standby => "standby",
             HostRole::Down => "down",
             HostRole::Unknown => "unknown",
@@ -138,7 +145,9 @@ fn cluster_row(context: &ViewContext<'_>, name: &str, entry: &Database) -> Vec<C
     let primary = hosts.iter().find(|host| host.is_primary());
     let cluster = context.aggregate.clusters.get(name);
     let system = cluster.map(|cluster| cluster.system).filter(|system| *system > 0);
-    let state = state_of(&hosts, usable);
+    let is_watched = entry.read_write_split && !entry.awaits_members();
+    let state = if is_watched { state_of(&hosts, usable) } else { ClusterState::NotWatched };
+    let (topology, topology_state, topology_detail) = topology(context, entry, &hosts);
     vec![
         name.into(),
         (hosts.len() as u64).into(),
@@ -148,7 +157,44 @@ fn cluster_row(context: &ViewContext<'_>, name: &str, entry: &Database) -> Vec<C
         text_or_null(system.map(|system| system.to_string())),
         state.word().into(),
         detail(state, &hosts, usable).into(),
+        topology.into(),
+        text_or_null(topology_state),
+        text_or_null(topology_detail),
     ]
+}
+
+/// Where the knowledge of an entry's servers comes from, its state, and what to do about it.
+fn topology(
+    context: &ViewContext<'_>,
+    entry: &Database,
+    hosts: &[Host<'_>],
+) -> (&'static str, Option<&'static str>, Option<String>) {
+    let Some(urls) = entry.patroni() else { return ("probe", None, None) };
+    let known = context.topologies.of(urls).cloned().unwrap_or_default();
+    let leader = known.members.leader();
+    let of_leader = leader.and_then(|leader| hosts.iter().find(|host| host.row.label == leader.label()));
+    let label = leader.map(settings::Member::label).unwrap_or_default();
+    let (word, detail) = match (&known.state, of_leader) {
+        (PatroniState::Failed(error), _) => (known.state.word(), failure(&known, error)),
+        (PatroniState::Waiting, _) => (known.state.word(), "Patroni has not answered yet.".to_owned()),
+        (PatroniState::Ok, _) if leader.is_none() => {
+            ("no leader", "Patroni knows no leader: see patronictl list.".to_owned())
+        }
+        (PatroniState::Ok, None) => (
+            "other hosts",
+            format!(
+                "Patroni's leader {label} is none of the hosts of the entry: name hosts as Patroni does."
+            ),
+        ),
+        (PatroniState::Ok, Some(host)) if host.row.role == HostRole::Standby => (
+            "leader is a standby",
+            format!(
+                "Patroni's leader {label} is in recovery, and nothing is written there: see patronictl list."
+            ),
+        ),
+        (PatroniState::Ok, Some(_)) => (known.state.word(), "Nothing to do.".to_owned()),
+    };
+    ("patroni", Some(word), Some(detail))
 }
 
 fn state_of(hosts: &[Host<'_>], usable: usize) -> ClusterState {
@@ -170,6 +216,7 @@ impl ClusterState {
             ClusterState::NoStandby => "no standby",
             ClusterState::TwoPrimaries => "two primaries",
             ClusterState::Unknown => "unknown",
+            ClusterState::NotWatched => "not watched",
         }
     }
 }
@@ -199,6 +246,10 @@ fn detail(state: ClusterState, hosts: &[Host<'_>], usable: usize) -> String {
                 "{primaries} accept writes: stop those that are not to be the primary, and make them standbys (pg_rewind)."
             )
         }
+        ClusterState::NotWatched if hosts.is_empty() => {
+            "Clients wait until Patroni has listed its members.".to_owned()
+        }
+        ClusterState::NotWatched => "Only hosts of entries with read_write_split are watched.".to_owned(),
         ClusterState::Unknown => {
             "No client has used it since Weir was started: hosts are known once one has.".to_owned()
         }
@@ -274,8 +325,8 @@ mod tests {
     fn clusters_say_what_they_are_in_and_what_to_do() {
         let rows = shown(&harness().show("SHOW CLUSTERS", &of_shards));
         let expected = [
-            "app|2|1|h1:5432|3|7300000000000000001|ok|Nothing to do.",
-            "idle|2|0|NULL|NULL|NULL|unknown|No client has used it since Weir was started: hosts are known once one has.",
+            "app|2|1|h1:5432|3|7300000000000000001|ok|Nothing to do.|probe|NULL|NULL",
+            "idle|2|0|NULL|NULL|NULL|unknown|No client has used it since Weir was started: hosts are known once one has.|probe|NULL|NULL",
         ];
         assert_eq!(rows, expected);
         let mut harness = harness();

@@ -259,6 +259,9 @@ columns! {
         SystemIdentifier: text "system_identifier",
         State: text "state",
         Detail: text "detail",
+        Topology: text "topology",
+        TopologyState: text "topology_state",
+        TopologyDetail: text "topology_detail",
     }
 }
 

@@ -27,6 +27,7 @@ use crate::aggregate::Aggregate;
 use crate::interface::ProcessInfo;
 use crate::pause_state::PauseState;
 use crate::statistics::Statistics;
+use crate::topology::Topologies;
 
 pub use columns::{
     CLUSTERS, CONFIG, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn,
@@ -79,6 +80,7 @@ pub(crate) struct ViewContext<'a> {
     pub(crate) facts: &'a ProcessInfo,
     pub(crate) pause_state: &'a PauseState,
     pub(crate) statistics: &'a Statistics,
+    pub(crate) topologies: &'a Topologies,
     pub(crate) aggregate: &'a Aggregate,
     pub(crate) now_us: u64,
 }

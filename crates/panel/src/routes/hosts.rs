@@ -38,7 +38,7 @@ struct HostView {
     database: String,
     host: String,
     port: u64,
-    /// `primary`, `standby`, `down`, `detached` or `unknown`.
+    /// `primary`, `standby`, `down`, `detached`, `noloadbalance` or `unknown`.
     state: String,
     /// DETACH is in force.
     detached: bool,
@@ -75,10 +75,18 @@ struct HostsSummary {
     /// Host and port.
     #[schema(required)]
     primary: Option<String>,
-    /// `ok`, `no primary`, `no standby`, `two primaries` or `unknown`.
+    /// `ok`, `no primary`, `no standby`, `two primaries`, `unknown` or `not watched`.
     state: String,
     /// What to do about it.
     detail: String,
+    /// Where the knowledge of its servers comes from: `probe` or `patroni`.
+    topology: String,
+    /// Of `patroni`: `ok`, `waiting`, `unreachable`, `invalid`, `no leader`, `leader is a standby` or `other hosts`.
+    #[schema(required)]
+    topology_state: Option<String>,
+    /// What to do about it.
+    #[schema(required)]
+    topology_detail: Option<String>,
 }
 
 /// Entries and their hosts.
@@ -88,7 +96,7 @@ struct Hosts {
     hosts: Vec<HostView>,
 }
 
-/// Entries whose reads go to standbys, and their hosts.
+/// Entries whose reads go to standbys or that follow Patroni, and their hosts.
 #[utoipa::path(get, path = "/api/v1/hosts", params(HostsQuery), responses(
     (status = 200, body = Hosts), (status = 401, body = crate::failure::FailureBody)))]
 async fn hosts(
@@ -111,6 +119,9 @@ fn summary(row: ViewRow<'_, ClusterColumn>) -> HostsSummary {
         primary: row.text(ClusterColumn::Primary).map(str::to_owned),
         state: row.owned(ClusterColumn::State),
         detail: row.owned(ClusterColumn::Detail),
+        topology: row.owned(ClusterColumn::Topology),
+        topology_state: row.text(ClusterColumn::TopologyState).map(str::to_owned),
+        topology_detail: row.text(ClusterColumn::TopologyDetail).map(str::to_owned),
     }
 }
 
