@@ -71,6 +71,8 @@ pub enum Input {
     SwitchedOver {
         /// From the request.
         id: u64,
+        /// From the request.
+        urls: PatroniUrls,
         /// Patroni's words.
         outcome: Result<String, String>,
     },

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use messages::{AdminQuery, RequestId, ShardId};
 
 use crate::aggregate::Aggregate;
+use crate::machine::Switchover;
 use crate::views::View;
 
 /// The requester of a reply.
@@ -54,6 +55,8 @@ pub(crate) enum Purpose {
     CancelClient(u64),
     /// DETACH or ATTACH.
     Detach(&'static str),
+    /// SWITCHOVER, while transactions end that run.
+    SwitchoverDrain(Box<Switchover>),
     /// SWITCHOVER, which Patroni answers.
     Switchover,
     /// SHUTDOWN.

@@ -24,6 +24,9 @@ use crate::api::Api;
 /// How often each cluster's API is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The same during a switchover.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+
 /// An answer that says nothing new is told every so many times: the control thread may have forgotten it.
 const REPEAT: u64 = 5;
 
@@ -65,10 +68,11 @@ impl Patroni {
 
     /// Asks Patroni to switch over; [`Input::SwitchedOver`] answers.
     pub fn switch_over(&self, switchover: Switchover) {
-        let id = switchover.id;
+        let (id, urls) = (switchover.id, switchover.urls.clone());
         let sent = self.running.as_ref().map(|running| running.switchovers.send(switchover).is_ok());
         if sent != Some(true) {
-            (self.tell)(Input::SwitchedOver { id, outcome: Err("it is not being asked".to_owned()) });
+            let outcome = Err("it is not being asked".to_owned());
+            (self.tell)(Input::SwitchedOver { id, urls, outcome });
         }
     }
 
@@ -152,8 +156,26 @@ async fn poll(urls: PatroniUrls, config: Arc<Config>, tell: Tell) {
     }
 }
 
+/// Clients wait until another member leads: that is looked for more often than otherwise. Never ends.
+async fn watch_leader(urls: &PatroniUrls, config: &Arc<Config>, tell: &Tell) {
+    let mut api = Api::new(urls, config);
+    let mut ticks = interval(WATCH_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // A failure is for the other questions to tell, which are asked less often.
+        if let Ok(members) = api.members().await {
+            tell(Input::Patroni { urls: urls.clone(), answer: Ok(members) });
+        }
+    }
+}
+
 async fn switch_over(switchover: Switchover, config: Arc<Config>, tell: Tell) {
-    let api = Api::new(&switchover.urls, &config);
-    let outcome = api.switch_over(&switchover.leader, switchover.candidate.as_deref()).await;
-    tell(Input::SwitchedOver { id: switchover.id, outcome });
+    let Switchover { id, urls, leader, candidate } = switchover;
+    let api = Api::new(&urls, &config);
+    let outcome = tokio::select! {
+        outcome = api.switch_over(&leader, candidate.as_deref()) => outcome,
+        () = watch_leader(&urls, &config, &tell) => return,
+    };
+    tell(Input::SwitchedOver { id, urls, outcome });
 }

@@ -210,7 +210,7 @@ impl Control {
     }
 
     /// Every shard has replied.
-    fn finish(&mut self, id: RequestId) {
+    pub(crate) fn finish(&mut self, id: RequestId) {
         let Some(Request { requester, purpose, .. }) = self.requests.close(id) else { return };
         match (purpose, requester) {
             (Purpose::View { view, aggregate, begun }, Some(requester)) => {
@@ -240,6 +240,7 @@ impl Control {
             }
             (Purpose::CancelClient(_), Some(requester)) => self.complete(requester, "CANCEL_CLIENT"),
             (Purpose::Shutdown, _) => self.end(),
+            (Purpose::SwitchoverDrain(switchover), requester) => self.ask_patroni(requester, *switchover),
             // Patroni's answer is an input of its own.
             (Purpose::Switchover, _) | (_, None) => {}
         }

@@ -26,6 +26,7 @@ use settings::Config;
 use telemetry::{Level, Record};
 
 use self::pool_changes::PoolEditor;
+use self::switchover::Held;
 use crate::CommandError;
 use crate::aggregate::Aggregate;
 use crate::interface::{Input, Output, ProcessInfo};
@@ -53,6 +54,8 @@ pub struct Control {
     pub(crate) requests: Requests,
     pub(crate) statistics: Statistics,
     pub(crate) topologies: Topologies,
+    /// Entries whose clients wait for a switchover.
+    pub(crate) held: Vec<Held>,
     /// Requests waiting for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
     pub(crate) pools: PoolEditor,
@@ -77,6 +80,7 @@ impl Control {
             requests: Requests::default(),
             statistics: Statistics::new(now_us),
             topologies: Topologies::default(),
+            held: Vec::new(),
             loading: VecDeque::new(),
             pools: PoolEditor::default(),
             explains: BTreeSet::new(),
@@ -113,10 +117,11 @@ impl Control {
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
-            Input::SwitchedOver { id, outcome } => self.switched_over(id, outcome),
+            Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}
         }
         self.expire_requests();
+        self.release_late();
         self.sample_when_due();
     }
 
@@ -128,7 +133,9 @@ impl Control {
     /// When [`Input::Tick`] is due, in microseconds of the clock of [`Control::handle`].
     #[must_use]
     pub fn deadline(&self) -> u64 {
-        self.requests.deadline().map_or(self.next_sample_us, |us| us.min(self.next_sample_us))
+        let held = self.held.iter().map(|held| held.until_us).min();
+        let deadline = self.requests.deadline().into_iter().chain(held).min();
+        deadline.map_or(self.next_sample_us, |us| us.min(self.next_sample_us))
     }
 
     /// The configuration in force.
@@ -189,8 +196,12 @@ impl Control {
     fn expire_requests(&mut self) {
         let now_us = self.now_us;
         let late = self.requests.close_where(|request| request.deadline_us.is_some_and(|us| us <= now_us));
-        for Request { requester, .. } in late {
+        for Request { requester, purpose, .. } in late {
             match requester {
+                // Transactions that are longer end as they would without Weir.
+                requester if let Purpose::SwitchoverDrain(switchover) = purpose => {
+                    self.ask_patroni(requester, *switchover);
+                }
                 Some(requester) => self.refuse(requester, &CommandError::TimedOut),
                 None => self.push(Output::Log(Record::new(Level::Warning, CommandError::TimedOut.message()))),
             }

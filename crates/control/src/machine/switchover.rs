@@ -1,20 +1,36 @@
-//! Patroni on the control thread: its answers become hosts of entries, and SWITCHOVER is sent to it.
+//! Patroni on the control thread: its answers become hosts of entries, and SWITCHOVER is sent to it. Until another server leads, the clients of the
+//! entries wait between two transactions, so that none is cut.
 //! Elects nothing: which server becomes the primary is Patroni's to decide.
 
 use std::sync::Arc;
 
-use messages::{ReplyPart, RequestId};
+use messages::{Command, ReplyPart, RequestId};
 use settings::{Member, PatroniUrls};
 
 use crate::interface::Output;
 use crate::machine::commands::log_command;
 use crate::machine::dispatch::CommandContext;
-use crate::request::{Purpose, Request};
+use crate::request::{Purpose, Request, Requester};
 use crate::topology::{PatroniError, PatroniState};
 use crate::{CONSOLE, CommandError, Control};
 
 /// Patroni answers after the switchover, or after half a minute at most. Who asks it gives up before this.
 const TIMEOUT_US: u64 = 120_000_000;
+
+/// So long transactions that run may take to end before Patroni is asked.
+const DRAIN_US: u64 = 2_000_000;
+
+/// Clients wait no longer than this for another leader.
+const HOLD_US: u64 = 30_000_000;
+
+/// Entries whose clients wait between two transactions, until another member leads.
+#[derive(Debug)]
+pub(crate) struct Held {
+    urls: PatroniUrls,
+    databases: Vec<String>,
+    /// Whatever happens, they wait no longer.
+    pub(crate) until_us: u64,
+}
 
 /// What Patroni is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +65,8 @@ pub(crate) fn switch_over(control: &mut Control, context: &CommandContext<'_>) -
     };
     let target = candidate.as_ref().map(|candidate| format!("{name} TO {candidate}"));
     log_command(control, "SWITCHOVER", Some(target.as_deref().unwrap_or(name)));
-    let deadline_us = Some(control.now_us + TIMEOUT_US);
-    let request =
-        Request { requester: Some(context.requester), owed: 1, deadline_us, purpose: Purpose::Switchover };
-    let RequestId(id) = control.requests.open(request);
-    control.push(Output::Switchover(Switchover { id, urls, leader, candidate }));
+    let name = name.to_owned();
+    control.hold(context.requester, &name, Switchover { id: 0, urls, leader, candidate });
     Ok(())
 }
 
@@ -80,21 +93,80 @@ fn candidate<'a>(
 }
 
 impl Control {
+    /// Clients of the entries that follow this Patroni get no server until another member leads. Patroni is asked when no transaction runs any more.
+    fn hold(&mut self, requester: Requester, name: &str, switchover: Switchover) {
+        let follows = |entry: &settings::Database| entry.patroni() == Some(&switchover.urls);
+        let named = self.config.databases.iter().filter(|(_, entry)| follows(entry)).map(|(name, _)| name);
+        let mut databases: Vec<String> = named.cloned().chain([name.to_owned()]).collect();
+        databases.sort();
+        databases.dedup();
+        databases.retain(|name| !self.pause_state.holds(name));
+        let (urls, until_us) = (switchover.urls.clone(), self.now_us + HOLD_US);
+        let request = self.requests.open(Request {
+            requester: Some(requester),
+            owed: usize::from(self.facts.shards) * databases.len(),
+            deadline_us: Some(self.now_us + DRAIN_US),
+            purpose: Purpose::SwitchoverDrain(Box::new(switchover)),
+        });
+        for database in databases.iter().cloned().map(Some) {
+            self.broadcast(&Command::Pause { request, database });
+        }
+        let is_idle = databases.is_empty();
+        self.held.push(Held { urls, databases, until_us });
+        if is_idle {
+            self.finish(request);
+        }
+    }
+
+    /// No transaction runs any more, or one has for too long.
+    pub(crate) fn ask_patroni(&mut self, requester: Option<Requester>, switchover: Switchover) {
+        let deadline_us = Some(self.now_us + TIMEOUT_US);
+        let RequestId(id) =
+            self.requests.open(Request { requester, owed: 1, deadline_us, purpose: Purpose::Switchover });
+        self.push(Output::Switchover(Switchover { id, ..switchover }));
+    }
+
+    /// Held clients get servers again. What an operator has paused meanwhile stays so.
+    fn release(&mut self, is_over: impl Fn(&Held) -> bool) {
+        let over: Vec<Held> = self.held.extract_if(.., |held| is_over(held)).collect();
+        for database in over.into_iter().flat_map(|held| held.databases) {
+            if !self.pause_state.holds(&database) {
+                self.broadcast(&Command::Resume { database: Some(database) });
+            }
+        }
+    }
+
+    /// Clients wait for no switchover that takes too long.
+    pub(crate) fn release_late(&mut self) {
+        let now_us = self.now_us;
+        self.release(|held| held.until_us <= now_us);
+    }
+
+    fn leader(&self, urls: &PatroniUrls) -> Option<String> {
+        self.topologies.of(urls)?.members.leader().map(|leader| leader.name.clone())
+    }
+
     /// Patroni was asked for its members.
     pub(crate) fn patroni_answered(&mut self, urls: &PatroniUrls, answer: Result<Vec<Member>, PatroniError>) {
         if !self.config.patronis().contains(urls) {
             return; // A RELOAD has been faster.
         }
+        let before = self.leader(urls);
         let (log, has_changed) = self.topologies.answered(urls, answer);
         log.into_iter().for_each(|record| self.push(Output::Log(record)));
         if has_changed {
             let config = Arc::clone(&self.config);
             self.put_in_force(settings::Config::clone(&config));
         }
+        let after = self.leader(urls);
+        if after.is_some() && after != before {
+            self.release(|held| held.urls == *urls);
+        }
     }
 
     /// Patroni has answered to SWITCHOVER, in its own words.
-    pub(crate) fn switched_over(&mut self, id: u64, outcome: Result<String, String>) {
+    pub(crate) fn switched_over(&mut self, id: u64, urls: &PatroniUrls, outcome: Result<String, String>) {
+        self.release(|held| held.urls == *urls);
         let request = self.requests.close(RequestId(id));
         let Some(requester) = request.and_then(|request| request.requester) else { return };
         match outcome {
@@ -200,20 +272,87 @@ mod tests {
             ("SWITCHOVER app TO 10.0.0.1:2", Some("b")),
         ] {
             harness.ask(sql);
+            harness.done(0, 0);
             let asked = harness.switchovers.pop().unwrap();
             assert_eq!((asked.leader.as_str(), asked.candidate.as_deref()), ("a", candidate), "{sql}");
-            harness.input(Input::SwitchedOver { id: asked.id, outcome: Ok("done".to_owned()) });
+            harness.input(Input::SwitchedOver {
+                id: asked.id,
+                urls: asked.urls,
+                outcome: Ok("done".to_owned()),
+            });
             assert_eq!(
                 harness.parts(),
                 [ReplyPart::Notice("done".to_owned()), ReplyPart::Complete("SWITCHOVER")]
             );
         }
         harness.ask("SWITCHOVER app");
+        harness.done(0, 0);
         let asked = harness.switchovers.pop().unwrap();
-        harness.input(Input::SwitchedOver { id: asked.id, outcome: Err("412: no".to_owned()) });
+        harness.input(Input::SwitchedOver {
+            id: asked.id,
+            urls: asked.urls,
+            outcome: Err("412: no".to_owned()),
+        });
         assert_eq!(harness.error(), ("58000", "Patroni has not switched over: 412: no"));
         answer(&mut harness, Ok(vec![member("a", 1, false)]));
         harness.ask("SWITCHOVER app");
         assert_eq!(harness.error().1, "Patroni knows no leader");
+    }
+
+    /// The databases that shards were told to pause and to resume.
+    fn held(harness: &mut Harness) -> (Vec<String>, Vec<String>) {
+        let (mut paused, mut resumed) = (Vec::new(), Vec::new());
+        for (_, command) in harness.told.drain(..) {
+            match command {
+                Command::Pause { database: Some(database), .. } => paused.push(database),
+                Command::Resume { database: Some(database) } => resumed.push(database),
+                _ => {}
+            }
+        }
+        (paused, resumed)
+    }
+
+    #[test]
+    fn clients_wait_between_transactions_until_another_member_leads() {
+        let more = "[databases]\napp = topology='patroni http://p:8008'\nreads = topology='patroni http://p:8008'\nown = host=h1\n";
+        let mut harness = Harness::with(1, more);
+        answer(&mut harness, Ok(pair()));
+        let names = |text: &[&str]| text.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        harness.ask("SWITCHOVER app");
+        let Some((_, Command::Pause { request, .. })) = harness.told.last().cloned() else { panic!() };
+        assert_eq!(held(&mut harness), (names(&["app", "reads"]), Vec::new()));
+        let done = messages::Report::Done { request, shard: messages::ShardId(0), count: 0 };
+        harness.input(Input::Report(done.clone()));
+        assert!(harness.switchovers.is_empty(), "a transaction of the other entry still runs");
+        harness.input(Input::Report(done));
+        assert_eq!(harness.switchovers.len(), 1);
+        answer(&mut harness, Ok(vec![member("a", 1, false), member("b", 2, false)]));
+        assert_eq!(held(&mut harness).1, names(&[]), "nobody leads");
+        answer(&mut harness, Ok(vec![member("a", 1, false), member("b", 2, true)]));
+        assert_eq!(held(&mut harness).1, names(&["app", "reads"]));
+        let asked = harness.switchovers.pop().unwrap();
+        harness.input(Input::SwitchedOver { id: asked.id, urls: asked.urls, outcome: Ok("done".to_owned()) });
+        assert_eq!((harness.tag(), held(&mut harness).1), ("SWITCHOVER", names(&[])));
+    }
+
+    #[test]
+    fn no_client_waits_for_a_transaction_or_an_answer_that_takes_too_long() {
+        let mut harness = Harness::with(1, ENTRIES);
+        answer(&mut harness, Ok(pair()));
+        harness.ask("SWITCHOVER app");
+        harness.now_us = harness.control.deadline();
+        assert_eq!(harness.now_us, DRAIN_US);
+        harness.input(Input::Tick);
+        assert_eq!(harness.switchovers.len(), 1, "Patroni is asked all the same");
+        harness.told.clear();
+        harness.now_us = HOLD_US;
+        harness.input(Input::Tick);
+        assert_eq!(held(&mut harness).1, ["app"]);
+        harness.ask("SWITCHOVER app");
+        harness.ask("PAUSE app");
+        harness.told.clear();
+        let asked = harness.switchovers.pop().unwrap();
+        harness.input(Input::SwitchedOver { id: asked.id, urls: asked.urls, outcome: Err("no".to_owned()) });
+        assert!(held(&mut harness).1.is_empty(), "what an operator has paused stays so");
     }
 }
