@@ -74,7 +74,7 @@ def topology(pooler, database="app"):
 def switch_over(pooler, patroni, to=None):
     """By the console; returns what it says, when the old primary follows the new one."""
     said = []
-    with psycopg.connect(pooler.address("pgbouncer", "admin"), autocommit=True) as console:
+    with psycopg.connect(**pooler.address("pgbouncer", "admin"), autocommit=True) as console:
         console.add_notice_handler(lambda notice: said.append(notice.message_primary))
         console.execute(f"SWITCHOVER app{f' TO {to}' if to else ''}")
     patroni.settled()
@@ -88,7 +88,8 @@ def test_an_entry_without_hosts_has_those_of_patroni(following, patroni):
     assert pooler.value("select inet_server_port()") == leader.port
     ports = {member.port for member in patroni.members.values()}
     assert pooler.value("select inet_server_port()", database="reads") in ports - {leader.port}
-    assert pooler.value("select 1", database="split") == 1
+    client = pooler.connect("split")
+    assert client.execute("select 1").fetchone() == (1,)
     host.eventually(lambda: clusters(pooler)["split"]["state"] == "ok")
     hosts = {row["port"]: row["state"] for row in pooler.console("SHOW HOSTS") if row["database"] == "split"}
     assert hosts == {port: "primary" if port == leader.port else "standby" for port in ports}
@@ -106,8 +107,9 @@ def test_members_come_and_go_and_no_client_notices(following, patroni, lying):
     client, again = pooler.connect(), pooler.connect()
     assert client.execute("select inet_server_port()").fetchone()
     server = lambda connection: connection.execute("select pg_backend_pid(), txid_current()").fetchone()[0]
-    before = server(client)
     again.execute("begin")
+    again.execute("select 1")
+    before = server(client)
     host.eventually(lambda: clusters(pooler)["app"]["state"] == "ok")
     api.answer = {"members": [row(leader, "leader"), *map(row, others)]}
     host.eventually(lambda: clusters(pooler)["app"]["hosts"] == 3)
@@ -226,7 +228,7 @@ def test_switchover_is_patronis_to_refuse(following, patroni, lying, weir):
     leader = patroni.settled()
     pooler = following()
     host.eventually(lambda: topology(pooler) == "ok")
-    with pytest.raises(psycopg.Error, match="Patroni has not switched over: .*412"):
+    with pytest.raises(psycopg.Error, match="Patroni has not switched over: Switchover target and source are the same .400"):
         pooler.console(f"SWITCHOVER app TO {leader.name}")
     with pytest.raises(psycopg.Error, match="no such host of database app: m9"):
         pooler.console("SWITCHOVER app TO m9")
