@@ -13,6 +13,9 @@ use crate::answer;
 /// For an answer to `GET /cluster`.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// For an answer to `GET /leader`: clients wait meanwhile.
+const LEADER_LIMIT: Duration = Duration::from_millis(500);
+
 /// For an answer to `POST /switchover`: Patroni waits for the new leader, up to twice its `loop_wait`.
 const SWITCHOVER_LIMIT: Duration = Duration::from_secs(60);
 
@@ -65,14 +68,28 @@ impl Api {
         Err(if answers { PatroniError::Invalid(text) } else { PatroniError::Unreachable(text) })
     }
 
+    /// The place of the leader's own API: it acts on a switchover at once, and on one that another member was asked for in its next round.
+    async fn leaders_own(&self) -> Option<usize> {
+        for (place, (url, target)) in self.targets.iter().enumerate() {
+            if let Ok(target) = target
+                && leads(url, target).await
+            {
+                return Some(place);
+            }
+        }
+        None
+    }
+
     /// Asks for a switchover: Patroni's words, if it has made one or will.
     pub(crate) async fn switch_over(&self, leader: &str, candidate: Option<&str>) -> Result<String, String> {
         let mut wanted = serde_json::json!({ "leader": leader });
         if let Some(candidate) = candidate {
             wanted["candidate"] = candidate.into();
         }
-        let mut whys = Vec::new();
-        for (url, target) in &self.targets {
+        let (mut whys, first) = (Vec::new(), self.leaders_own().await);
+        let of_leader = first.and_then(|place| self.targets.get(place));
+        let others = self.targets.iter().enumerate().filter(|(place, _)| Some(*place) != first);
+        for (url, target) in of_leader.into_iter().chain(others.map(|(_, target)| target)) {
             let target = match target {
                 Ok(target) => target,
                 Err(why) => {
@@ -93,6 +110,12 @@ impl Api {
         }
         Err(whys.join("; "))
     }
+}
+
+/// One URL's answer to whether its member leads: 200 is yes.
+async fn leads(url: &PatroniUrl, target: &HttpTarget) -> bool {
+    let path = format!("{}/leader", url.endpoint.path);
+    target.exchange(&path, None, LEADER_LIMIT).await.is_ok_and(|(status, _)| status.as_u16() == 200)
 }
 
 async fn members(url: &PatroniUrl, target: &Result<HttpTarget, String>) -> Result<Vec<Member>, PatroniError> {
@@ -131,6 +154,11 @@ mod tests {
 
     /// An HTTP server with one answer: its port, and the requests that it gets.
     fn server(status: &'static str, body: &'static str) -> (u16, Receiver<String>) {
+        server_of(status, body, false)
+    }
+
+    /// The same, of a member that leads or does not.
+    fn server_of(status: &'static str, body: &'static str, leads: bool) -> (u16, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, (sender, requests)) = (listener.local_addr().unwrap().port(), channel());
         thread::spawn(move || {
@@ -144,6 +172,11 @@ mod tests {
                     request.push_str(&String::from_utf8_lossy(&bytes[..count]));
                 }
                 let length = body.len();
+                if request.contains("/leader HTTP") {
+                    let status = if leads { "200 OK" } else { "503 Service Unavailable" };
+                    write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+                    continue;
+                }
                 write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
                 if sender.send(request).is_err() {
                     return;
@@ -190,6 +223,15 @@ mod tests {
         assert!(requests.recv().unwrap().starts_with("GET /p/cluster HTTP/1.1"));
         assert!(requests.recv().is_ok());
         assert_eq!(asked.try_iter().count(), 1, "the second time the last one was asked at once");
+    }
+
+    #[test]
+    fn the_leader_is_asked_for_a_switchover_first() {
+        let (other, not_asked) = server("200 OK", "not here");
+        let (port, _requests) = server_of("200 OK", "done", true);
+        let urls = format!("http://127.0.0.1:{},http://127.0.0.1:{other},http://127.0.0.1:{port}", unused());
+        assert_eq!(block_on(api(&urls).switch_over("a", None)), Ok("done".to_owned()));
+        assert_eq!(not_asked.try_iter().count(), 0);
     }
 
     #[test]

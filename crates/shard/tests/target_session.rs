@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use messages::Command;
 use pool::PoolRegistry;
+use settings::{Config, Member, Members};
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -446,4 +447,70 @@ fn clients_wait_for_a_host_of_the_right_role_as_long_as_they_may() {
     }
     world.pass(1_000);
     assert!(world.closed.contains(&client) && world.text(client).contains("57P03"));
+}
+
+const FOLLOWS: &str = "session_state = off\n[databases]\nd = topology='patroni http://p' target_session_attrs=primary pool_size=2";
+
+/// Patroni lists members at these hosts, of which one leads.
+fn lists(world: &mut World, hosts: &[&str], leader: &str) {
+    let member = |host: &&str| {
+        let (name, host) = ((*host).to_owned(), (*host).to_owned());
+        Member { leads: host == leader, name, host, port: 1, runs: true, takes_reads: true }
+    };
+    let members = Members::default().listed(hosts.iter().map(member).collect()).unwrap();
+    let config = Config::clone(&world::config(FOLLOWS)).with_members(|_| Some(members.clone()));
+    world.event(Event::Command(Command::Configure(Arc::new(config))));
+}
+
+#[test]
+fn clients_wait_for_the_list_of_members_and_the_leader_is_tried_first() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    world.pass(2_000);
+    assert!(world.connecting.is_empty() && !world.closed.contains(&client), "no host is guessed");
+    lists(&mut world, &["a", "b", "c"], "b");
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn clients_wait_for_the_list_of_members_no_longer_than_for_a_primary() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    world.pass(31_000);
+    assert!(world.text(client).contains("57P03"));
+}
+
+#[test]
+fn a_leader_that_is_a_standby_is_not_used() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    lists(&mut world, &["a", "b", "c"], "b");
+    is_refused(&mut world, "b:1", &STANDBY);
+    is_refused(&mut world, "c:1", &STANDBY);
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn another_list_of_members_keeps_connections_and_the_fence() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    lists(&mut world, &["a", "b"], "a");
+    let server = is_used(&mut world, "a:1", &PRIMARY);
+    lists(&mut world, &["a", "c"], "a");
+    assert!(!world.tags(server).contains('X'), "its host is still a member");
+    lists(&mut world, &["b", "c"], "b");
+    assert!(world.tags(server).contains('X'));
+    world.event(Event::HungUp { conn: server });
+    world.query(client, "select 1");
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.answer(conn, Status::Idle);
+    world.event(Event::HungUp { conn });
+    // The old primary is called the leader again, and is back on its timeline.
+    lists(&mut world, &["a", "b", "c"], "a");
+    world.query(client, "select 2");
+    is_refused(&mut world, "a:1", &PRIMARY);
 }

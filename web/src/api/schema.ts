@@ -198,7 +198,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Entries whose reads go to standbys, and their hosts. */
+        /** Entries whose reads go to standbys or that follow Patroni, and their hosts. */
         get: operations["hosts"];
         put?: never;
         post?: never;
@@ -1154,7 +1154,7 @@ export interface components {
             servers_login: number;
             /** @description RFC 3339; since when it is in that state. Null while that is not known. */
             since: string | null;
-            /** @description `primary`, `standby`, `down`, `detached` or `unknown`. */
+            /** @description `primary`, `standby`, `down`, `detached`, `noloadbalance` or `unknown`. */
             state: string;
             /** Format: int64 */
             timeline: number | null;
@@ -1177,8 +1177,14 @@ export interface components {
              * @description Standbys that may serve reads.
              */
             standbys: number;
-            /** @description `ok`, `no primary`, `no standby`, `two primaries` or `unknown`. */
+            /** @description `ok`, `no primary`, `no standby`, `two primaries`, `unknown` or `not watched`. */
             state: string;
+            /** @description Where the knowledge of its servers comes from: `probe` or `patroni`. */
+            topology: string;
+            /** @description What to do about it. */
+            topology_detail: string | null;
+            /** @description Of `patroni`: `ok`, `waiting`, `unreachable`, `invalid`, `no leader`, `leader is a standby` or `other hosts`. */
+            topology_state: string | null;
         };
         /** @description That it is meant. */
         KillConfirmation: {
