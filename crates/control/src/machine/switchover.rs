@@ -332,7 +332,8 @@ mod tests {
         assert_eq!(held(&mut harness).1, names(&["app", "reads"]));
         let asked = harness.switchovers.pop().unwrap();
         harness.input(Input::SwitchedOver { id: asked.id, urls: asked.urls, outcome: Ok("done".to_owned()) });
-        assert_eq!((harness.tag(), held(&mut harness).1), ("SWITCHOVER", names(&[])));
+        assert_eq!(harness.tag(), "SWITCHOVER");
+        assert_eq!(held(&mut harness).1, names(&[]));
     }
 
     #[test]

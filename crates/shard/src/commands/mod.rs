@@ -349,7 +349,7 @@ impl ShardState {
         local_pool.database = database;
         local_pool.relations.expire();
         if leader_changed {
-            local_pool.try_leader_first();
+            local_pool.try_leader_first(self.core.now.mono_us);
             local_pool.pool.forget_failure();
         }
         if password_changed {

@@ -20,6 +20,12 @@ const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
 /// While no host is what the entry's connections go to, all are tried this often: after a failover clients wait for nothing else.
 const ROLE_RETRY_US: u64 = 500_000;
 
+/// The same so soon after Patroni has named another leader, which is being promoted mostly.
+const LEADER_RETRY_US: u64 = 100_000;
+
+/// How long that is.
+const LEADER_NEWS_US: u64 = 3_000_000;
+
 /// A host of several that does not accept a connection for so long is taken to be down.
 const CONNECT_US: u64 = 2_000_000;
 
@@ -44,6 +50,8 @@ pub(crate) struct NextHost {
     was_refused: bool,
     /// The newest timeline for which connections to older ones were ended.
     timeline: u32,
+    /// So long Patroni's word of another leader is news.
+    leader_is_news_until_us: u64,
 }
 
 /// What a server has reported of itself at login, as far as `target_session_attrs` asks for it.
@@ -175,11 +183,12 @@ impl LocalPool {
     }
 
     /// The next connection for a primary goes to the host that leads as Patroni has it. What that says of itself at login counts.
-    pub(crate) fn try_leader_first(&mut self) {
+    pub(crate) fn try_leader_first(&mut self, now_us: u64) {
         use TargetSessionAttrs::{Primary, ReadWrite};
         let wants_primary = matches!(self.database.target_session_attrs, Primary | ReadWrite);
         if let Some(leader) = self.database.leader.filter(|_| wants_primary) {
             (self.next_host.place, self.next_host.useless) = (leader, 0);
+            self.next_host.leader_is_news_until_us = now_us + LEADER_NEWS_US;
         }
     }
 
@@ -210,7 +219,9 @@ impl LocalPool {
         if self.leave_host(now_us) {
             self.pool.login_withdrawn(open_for);
         } else if self.seeks_role() && !was_refused && self.serves.standby().is_none() {
-            self.pool.found_none(open_for, now_us, ROLE_RETRY_US);
+            let is_news = now_us < self.next_host.leader_is_news_until_us;
+            let retry_us = if is_news { LEADER_RETRY_US } else { ROLE_RETRY_US };
+            self.pool.found_none(open_for, now_us, retry_us);
         } else {
             self.pool.logged_in(open_for, false, now_us);
         }

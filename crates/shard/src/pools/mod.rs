@@ -89,7 +89,7 @@ fn new_local_pool(
         cancels_waiting: std::collections::VecDeque::new(),
         paused_by_command,
     };
-    local_pool.try_leader_first();
+    local_pool.try_leader_first(core.now.mono_us);
     local_pool
 }
 
