@@ -197,7 +197,7 @@ mod tests {
                 Ok(self.0.clone().into_bytes())
             }
         }
-        let text = format!("[databases]\na = topology='patroni {urls}'\n");
+        let text = format!("[databases]\na = topology='patroni {urls}'\n[pgbouncer]\n");
         let config = settings::load(&Ini(text), "w.ini", &[]).unwrap();
         Api::new(&config.patronis()[0], &config)
     }

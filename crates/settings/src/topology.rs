@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_error_shows_no_password() {
-        let text = "[databases]\na = topology='patroni http://me:hidden@'\n";
+        let text = "[databases]\na = topology='patroni http://me:hidden@'\n[pgbouncer]\n";
         let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
         let shown = findings.iter().map(ToString::to_string).collect::<String>();
         assert!(shown.contains("topology") && !shown.contains("hidden"), "{shown}");
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn entries_get_what_patroni_says() {
-        let text = "[databases]\nown = host=10.0.0.1,h port=2,9 topology='patroni http://p'\nall = topology='patroni http://p'\nplain = host=x\n";
+        let text = "[databases]\nown = host=10.0.0.1,h port=2,9 topology='patroni http://p'\nall = topology='patroni http://p'\nplain = host=x\n[pgbouncer]\n";
         let config = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap();
         assert!(config.databases["all"].awaits_members() && !config.databases["own"].awaits_members());
         let urls = config.patronis();
