@@ -136,9 +136,12 @@ fn idle_assignments(config: &Config, assigning: &[Assignment]) -> Vec<Finding> {
 /// Entries whose `read_write_split` sends no reads to standbys.
 fn idle_splits(config: &Config) -> Vec<Finding> {
     let why = |database: &Database| match database.host.len() {
-        0 if database.follows_members => None,
-        0 | 1 => Some("read_write_split has no effect on an entry with one host"),
+        0 | 1 if !database.follows_members => {
+            Some("read_write_split has no effect on an entry with one host")
+        }
         _ if config.splits_reads(database, None) => None,
+        // Its hosts are known once Patroni has listed them.
+        0 if config.pool_mode(database, None) != PoolMode::Session => None,
         _ => Some("read_write_split has no effect in session pooling"),
     };
     let split =
@@ -219,6 +222,9 @@ mod tests {
         assert_eq!(lines(&format!("host=a {split}")), [one]);
         let session = "w.ini:2: read_write_split has no effect in session pooling";
         assert_eq!(lines("host=a,b read_write_split=1"), [session]);
+        let follows = "topology='patroni http://h'";
+        assert_eq!(lines(&format!("{follows} {split}")), [""; 0]);
+        assert_eq!(lines(&format!("{follows} read_write_split=1")), [session]);
         for target in ["standby", "read-only", "prefer-standby"] {
             let refused =
                 reported(&format!("[databases]\na = host=a,b {split} target_session_attrs={target}"));
