@@ -66,7 +66,7 @@ pub(crate) fn with_files(config: Config) -> Config {
     };
     config.warnings = settings::read_rules(&Disk, &mut config);
     config.warnings.extend(unread);
-    config.tls_files = TlsFiles::read(&Disk, &config);
+    config.tls_files = TlsFiles::read(&Disk, &config.global, &config.patronis());
     let Some(path) = config.global.auth_file.clone() else {
         config.secrets = Arc::default();
         return config;

@@ -8,10 +8,9 @@ use settings::{Config, Finding, Member, PatroniUrls};
 use telemetry::Record;
 
 use crate::Signal;
-use crate::machine::Switchover;
 use crate::pools::{PoolError, PoolOutcome, PoolRequest, ServerInfo, WriteFault};
 use crate::statement::PanelQuery;
-use crate::topology::PatroniError;
+use crate::topology::{PatroniError, Switchover};
 
 /// Properties of the process that never change.
 #[derive(Clone, Debug)]

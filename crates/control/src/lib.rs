@@ -21,14 +21,14 @@ mod views;
 
 pub use command_error::CommandError;
 pub use interface::{ExplainOutcome, ExplainRequest, Input, Operation, Output, ProcessInfo, TakeoverEvent};
-pub use machine::{Argument, COMMANDS, CommandRow, Control, Switchover};
+pub use machine::{Argument, COMMANDS, CommandRow, Control};
 pub use messages::Signal;
 pub use pools::{
     Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, ServerInfo, WriteFault,
     cluster_id, clusters,
 };
 pub use statement::{PanelQuery, ParseError, Statement};
-pub use topology::PatroniError;
+pub use topology::{PatroniError, Switchover};
 pub use views::{
     CLUSTERS, CONFIG, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn,
     HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure, PIN_TOTALS, PINS,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use messages::{AdminQuery, RequestId, ShardId};
 
 use crate::aggregate::Aggregate;
-use crate::machine::Switchover;
+use crate::topology::Switchover;
 use crate::views::View;
 
 /// The requester of a reply.

@@ -17,6 +17,19 @@ pub enum PatroniError {
     Invalid(String),
 }
 
+/// What Patroni is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switchover {
+    /// Comes back in the answer.
+    pub id: u64,
+    /// Where Patroni is asked.
+    pub urls: PatroniUrls,
+    /// The member that leads.
+    pub leader: String,
+    /// The member that is to lead; none where Patroni chooses.
+    pub candidate: Option<String>,
+}
+
 /// The state of one API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PatroniState {

@@ -11,7 +11,7 @@ use crate::finding::Origin;
 use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
 use crate::replica_lag::ReplicaLag;
 use crate::table::{Row, live_row};
-use crate::topology::Topology;
+use crate::topology::{PatroniUrls, Topology};
 use std::fmt;
 use std::time::Duration;
 
@@ -149,6 +149,21 @@ impl Database {
             auth_dbname: None,
             at,
         }
+    }
+
+    /// The APIs of its Patronis.
+    #[must_use]
+    pub fn patroni(&self) -> Option<&PatroniUrls> {
+        match &self.topology {
+            Topology::Probe => None,
+            Topology::Patroni(urls) => Some(urls),
+        }
+    }
+
+    /// Its hosts are Patroni's members, and Patroni has not answered yet.
+    #[must_use]
+    pub fn awaits_members(&self) -> bool {
+        self.follows_members && self.host.is_empty()
     }
 
     /// What its connections go to, where that is at odds with a primary for writes (`read_write_split`).

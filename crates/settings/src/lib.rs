@@ -20,6 +20,7 @@ mod identifier;
 mod ini;
 pub mod ldap;
 mod manual;
+mod members;
 mod network;
 mod peer;
 mod per_host;

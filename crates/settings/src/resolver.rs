@@ -69,7 +69,8 @@ impl RawConfig {
         resolver.findings.extend(findings);
         resolver.check_ldap_options(&self.assignments, &self.file);
         resolver.check_certificate_auth(&self.file);
-        resolver.config.tls_files = TlsFiles::read(files, &resolver.config);
+        let patronis = resolver.config.patronis();
+        resolver.config.tls_files = TlsFiles::read(files, &resolver.config.global, &patronis);
         resolver.check_collector(&self.assignments, &self.file);
         resolver.finish()
     }

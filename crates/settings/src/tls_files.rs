@@ -4,7 +4,8 @@
 //! file is no error here: crate `tls` knows whether it is needed.
 
 use crate::files::{Files, reason};
-use crate::{Config, SslMode};
+use crate::topology::PatroniUrls;
+use crate::{Global, SslMode};
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,8 +46,7 @@ pub struct PemFiles {
 
 impl TlsFiles {
     /// Reads what the settings name.
-    pub fn read(files: &dyn Files, config: &Config) -> TlsFiles {
-        let global = &config.global;
+    pub fn read(files: &dyn Files, global: &Global, patronis: &[PatroniUrls]) -> TlsFiles {
         let read = |path: &Option<String>| -> Pem {
             let path = path.as_deref().filter(|path| !path.is_empty())?;
             let bytes = files.read(path).map(Arc::from);
@@ -58,7 +58,7 @@ impl TlsFiles {
         };
         let is_sealed = global.otlp_endpoint.as_ref().is_some_and(|endpoint| endpoint.is_https)
             || global.alert_webhook.as_ref().is_some_and(|hook| hook.endpoint.is_https)
-            || config.patronis().iter().any(|urls| urls.iter().any(|url| url.endpoint.is_https));
+            || patronis.iter().any(|urls| urls.iter().any(|url| url.endpoint.is_https));
         let collector = match read(&global.otlp_ca_file) {
             _ if !is_sealed => PemFiles::default(),
             None => PemFiles { ca: system_roots(files), ca_is_systems: true, ..PemFiles::default() },

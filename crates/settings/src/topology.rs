@@ -5,10 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::Endpoint;
 use crate::collector::percent_decode;
-use crate::per_host::Ports;
 use crate::value::{BadValue, Codec, ValueKind};
-use crate::{Config, Database, Endpoint};
 
 /// More members than this are taken for nonsense.
 const MAX_MEMBERS: usize = 64;
@@ -202,21 +201,6 @@ impl Members {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Puts hosts, leader and the hosts without reads into an entry. An entry with hosts of its own keeps them.
-    fn apply(&self, entry: &mut Database) {
-        if entry.follows_members {
-            entry.host = self.0.iter().map(|member| member.host.clone()).collect();
-            entry.port = Ports::each(self.0.iter().map(|member| member.port));
-        }
-        let place_of = |member: &Member| {
-            (0..entry.host.len())
-                .find(|place| entry.host[*place] == member.host && entry.port.of(*place) == member.port)
-        };
-        entry.leader = self.leader().and_then(place_of);
-        entry.without_reads =
-            self.0.iter().filter(|member| !member.takes_reads).filter_map(place_of).collect();
-    }
 }
 
 /// Of a member, for log and messages.
@@ -230,52 +214,10 @@ fn is_host(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_HOST_BYTES && text.bytes().all(is_letter)
 }
 
-impl Config {
-    /// The APIs that entries name, each once.
-    #[must_use]
-    pub fn patronis(&self) -> Vec<PatroniUrls> {
-        let entries = self.databases.values().chain(&self.fallback);
-        let mut urls: Vec<PatroniUrls> = entries.filter_map(|entry| entry.patroni().cloned()).collect();
-        urls.sort();
-        urls.dedup();
-        urls
-    }
-
-    /// The same with what Patroni has said.
-    #[must_use]
-    pub fn with_members(mut self, known: impl Fn(&PatroniUrls) -> Option<Members>) -> Config {
-        for entry in self.databases.values_mut().chain(&mut self.fallback) {
-            if let Some(members) = entry.patroni().and_then(&known) {
-                members.apply(Arc::make_mut(entry));
-            }
-        }
-        self
-    }
-}
-
-impl Database {
-    /// The APIs of its Patronis.
-    #[must_use]
-    pub fn patroni(&self) -> Option<&PatroniUrls> {
-        match &self.topology {
-            Topology::Probe => None,
-            Topology::Patroni(urls) => Some(urls),
-        }
-    }
-
-    /// Its hosts are Patroni's members, and Patroni has not answered yet.
-    #[must_use]
-    pub fn awaits_members(&self) -> bool {
-        self.follows_members && self.host.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::files::memory::Memory;
-    use crate::load;
 
     fn member(name: &str, port: u16) -> Member {
         let host = "10.0.0.1".to_owned();
@@ -320,14 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_no_password() {
-        let text = "[databases]\na = topology='patroni http://me:hidden@'\n[pgbouncer]\n";
-        let findings = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap_err();
-        let shown = findings.iter().map(ToString::to_string).collect::<String>();
-        assert!(shown.contains("topology") && !shown.contains("hidden"), "{shown}");
-    }
-
-    #[test]
     fn a_member_is_a_host_from_when_it_runs_until_it_is_gone() {
         let starting = Member { runs: false, ..member("c", 3) };
         let known =
@@ -356,24 +290,5 @@ mod tests {
         let many = (1..=65).map(|port| member(&port.to_string(), port)).collect();
         assert!(Members::default().listed(many).is_err());
         assert!(Members::default().listed(at("fe80::1%eth0")).is_ok());
-    }
-
-    #[test]
-    fn entries_get_what_patroni_says() {
-        let text = "[databases]\nown = host=10.0.0.1,h port=2,9 topology='patroni http://p'\nall = topology='patroni http://p'\nplain = host=x\n[pgbouncer]\n";
-        let config = load(&Memory(&[("w.ini", text)]), "w.ini", &[]).unwrap();
-        assert!(config.databases["all"].awaits_members() && !config.databases["own"].awaits_members());
-        let urls = config.patronis();
-        assert_eq!(urls.len(), 1);
-        let leader = Member { leads: true, ..member("b", 2) };
-        let quiet = Member { takes_reads: false, ..member("a", 1) };
-        let members = Members::default().listed(vec![leader, quiet]).unwrap();
-        let config = config.with_members(|_| Some(members.clone()));
-        let (all, own) = (&config.databases["all"], &config.databases["own"]);
-        assert_eq!((all.host.len(), all.port.of(0), all.port.of(1)), (2, 1, 2));
-        assert_eq!((all.leader, &*all.without_reads), (Some(1), &[0][..]));
-        assert_eq!((own.host.len(), own.leader, &*own.without_reads), (2, Some(0), &[][..]));
-        let again = config.clone().with_members(|_| Some(members.clone()));
-        assert_eq!(again.databases["all"], config.databases["all"], "the same twice changes nothing");
     }
 }

@@ -16,7 +16,6 @@ mod switchover;
 mod takeover;
 
 pub use commands::{Argument, COMMANDS, CommandRow};
-pub use switchover::Switchover;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::interface::Output;
 use crate::machine::commands::log_command;
 use crate::machine::dispatch::CommandContext;
 use crate::request::{Purpose, Request, Requester};
-use crate::topology::{PatroniError, PatroniState};
+use crate::topology::{PatroniError, PatroniState, Switchover};
 use crate::{CONSOLE, CommandError, Control};
 
 /// Patroni answers after the switchover, or after half a minute at most. Who asks it gives up before this.
@@ -30,19 +30,6 @@ pub(crate) struct Held {
     databases: Vec<String>,
     /// Whatever happens, they wait no longer.
     pub(crate) until_us: u64,
-}
-
-/// What Patroni is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switchover {
-    /// Comes back in the answer.
-    pub id: u64,
-    /// Where Patroni is asked.
-    pub urls: PatroniUrls,
-    /// The member that leads.
-    pub leader: String,
-    /// The member that is to lead; none where Patroni chooses.
-    pub candidate: Option<String>,
 }
 
 /// SWITCHOVER database [TO host].
