@@ -49,6 +49,13 @@ impl KnownCluster {
         (system != 0).then(|| (system, self.timeline.load(Ordering::Acquire)))
     }
 
+    /// A server that is not used is a primary on this timeline. What is known of another cluster, or of none, stays.
+    pub fn note_primary(&self, system: u64, timeline: u32) {
+        if self.system.load(Ordering::Acquire) == system {
+            self.timeline.fetch_max(timeline, Ordering::AcqRel);
+        }
+    }
+
     /// A client has written, and knows it.
     pub fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::AcqRel);
@@ -82,6 +89,17 @@ impl KnownCluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_primary_that_is_not_used_leaves_older_ones_behind() {
+        let cluster = KnownCluster::default();
+        cluster.note_primary(7, 2);
+        assert_eq!((cluster.known(), cluster.admit(7, Some(1))), (None, Ok(())), "none is known yet");
+        cluster.note_primary(8, 3);
+        assert_eq!(cluster.known(), Some((7, 1)), "another cluster's");
+        cluster.note_primary(7, 2);
+        assert_eq!(cluster.admit(7, Some(1)), Err(Mismatch::OlderTimeline(2)));
+    }
 
     #[test]
     fn the_first_server_says_which_cluster_it_is() {

@@ -73,6 +73,8 @@ pub struct PoolState<'a> {
     pub database: &'a str,
     /// Its user.
     pub user: &'a str,
+    /// Its host, if it is for reads on that alone.
+    pub host: Option<&'a str>,
     /// Its queue, idle servers and limits.
     pub pool: &'a Pool,
 }
@@ -191,6 +193,7 @@ impl Shard {
         self.state.core.local_pools.iter().map(|(_, local_pool)| PoolState {
             database: &local_pool.database_name,
             user: &local_pool.user,
+            host: local_pool.host(),
             pool: &local_pool.pool,
         })
     }

@@ -13,7 +13,6 @@ use crate::link::{checkout, client_end, internal_query, listener, opening, pins,
 use crate::local_pools::table::PoolId;
 use crate::pools::{standbys, unused};
 use crate::server::InternalQuery;
-use crate::servers::hosts;
 use crate::state::ShardState;
 use crate::time::{micros, passed};
 use crate::transfer::export;
@@ -271,7 +270,7 @@ impl ShardState {
 
     /// A pool's idle servers, its minimum, and the retry after a failure.
     fn check_pool(&mut self, pool_id: PoolId) {
-        hosts::leave_old_primary(&mut self.core, pool_id);
+        crate::link::left_behind::leave_old_primary(&mut self.core, pool_id);
         self.close_stale_servers(pool_id);
         pins::serve(&mut self.core, pool_id);
         sequences::yield_to_waiters(&mut self.core, pool_id);

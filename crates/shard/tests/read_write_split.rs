@@ -3,7 +3,7 @@
 
 mod world;
 
-use messages::Command;
+use messages::{Command, RequestId};
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -445,4 +445,42 @@ fn a_transaction_on_a_standby_is_repeated_only_as_a_whole() {
     split.world.sent.remove(&split.primary);
     split.world.event(Event::HungUp { conn: standby });
     assert!(split.world.text(split.primary).contains("BEGIN READ ONLY"));
+}
+
+#[test]
+fn the_primary_is_left_as_soon_as_one_of_a_newer_timeline_is_found_among_the_standbys() {
+    let mut split = Split::new("");
+    split.world.event(Event::HungUp { conn: split.standbys[0] });
+    split.world.pass(400);
+    let promoted = opened(&mut split.world)[0].1;
+    logs_in(&mut split.world, promoted, Some(2));
+    split.answer(100, [100, 100]);
+    let (client, primary) = (split.client, split.primary);
+    split.world.receive(client, &message(|out| encode::query(out, b"UPDATE t SET a = 1")));
+    assert!(!split.world.text(primary).contains("UPDATE"));
+}
+
+#[test]
+fn pools_for_reads_stay_such_when_their_entry_is_gone_for_a_while() {
+    let mut split = Split::new("");
+    let entry = "d = host=a,b,c read_write_split=1";
+    for text in ["", entry, "", entry] {
+        let text = format!("session_state = off\npool_mode = transaction\n[databases]\n{text}");
+        split.world.event(Event::Command(Command::Configure(config(&text))));
+    }
+    assert_eq!(split.world.shard.pools().filter(|pool| pool.host.is_none()).count(), 1);
+    assert!(split.world.shard.pools().count() <= 1 + 3 * 3);
+}
+
+#[test]
+fn a_process_that_is_taken_over_opens_nothing_to_keep_it() {
+    let mut split = Split::new("");
+    split.world.event(Event::Command(Command::Pause { request: RequestId(1), database: None }));
+    for server in [split.primary, split.standbys[0], split.standbys[1]] {
+        split.world.event(Event::HungUp { conn: server });
+    }
+    for command in [Command::Export { round: 1 }, Command::Resume { database: None }] {
+        split.world.event(Event::Command(command));
+    }
+    assert!(split.world.connecting.is_empty());
 }

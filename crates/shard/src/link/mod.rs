@@ -13,6 +13,7 @@ pub(crate) mod greet;
 pub(crate) mod hand_over;
 pub(crate) mod internal_query;
 pub(crate) mod leading_settings;
+pub(crate) mod left_behind;
 pub(crate) mod listener;
 pub(crate) mod login_server;
 pub(crate) mod notify;

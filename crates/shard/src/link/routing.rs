@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::client::routed::Writes;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{checkout, client_end, opening, positions, relay, server_end};
+use crate::link::{checkout, client_end, left_behind, opening, positions, relay, server_end};
 use crate::local_pools::cluster::Needs;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::LocalPool;
@@ -28,6 +28,9 @@ const ROUTE: &str = "weir.route";
 pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: Option<&[u8]>) -> PoolId {
     let is_split =
         core.local_pools.get(primary).is_some_and(|local_pool| local_pool.serves.split().is_some());
+    if is_split {
+        left_behind::leave_old_primary(core, primary);
+    }
     let Some(request) = request.filter(|_| is_split) else {
         match core.conns.client_mut(conn) {
             Some(client) if is_split && client.routed.standby().is_none() => {}

@@ -185,6 +185,10 @@ pub(crate) fn reason_to_close_in(
     if server.close_when_free.is_some() {
         return server.close_when_free;
     }
+    // Another thread may have found the next primary just now.
+    if server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {
+        return Some(CloseReason::LeftBehind);
+    }
     // What a client that is gone has left in its session is no other client's.
     if server.protocol.is_tainted() || server.protocol.keeps_client() {
         return Some(CloseReason::StateUnknown);

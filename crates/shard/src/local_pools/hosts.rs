@@ -109,11 +109,23 @@ impl LocalPool {
             return None;
         }
         let refused = self.refuses_role(info, now_us).map(str::to_owned);
+        if refused.is_some() {
+            self.note_primary(info);
+        }
         let refused = refused.or_else(|| self.refuses_mismatch(info));
         if refused.is_none() {
             self.note_used(target, global);
         }
         refused
+    }
+
+    /// It is not what is wanted here. If it is a primary, those of older timelines are left all the same.
+    fn note_primary(&self, info: &ServerInfo) {
+        if let Some(identity) = info.identity
+            && let Some(timeline) = identity.timeline
+        {
+            self.pool.database().cluster.note_primary(identity.system, timeline);
+        }
     }
 
     fn refuses_role(&self, info: &ServerInfo, now_us: u64) -> Option<&'static str> {

@@ -84,7 +84,11 @@ fn cluster_of(core: &mut Core, name: &Arc<str>, entry: &Database) -> ClusterId {
 
 /// The entry has other hosts, or its reads are not split any more: the pools for reads end.
 pub(crate) fn remove(core: &mut Core, primary: PoolId) {
-    let Some(local_pool) = core.local_pools.get_mut(primary) else { return };
+    let local_pool = core.local_pools.get_mut(primary);
+    // A pool for reads stays one until it is forgotten.
+    let Some(local_pool) = local_pool.filter(|local_pool| local_pool.serves.split().is_some()) else {
+        return;
+    };
     let Serves::Primary(split) = std::mem::take(&mut local_pool.serves) else { return };
     for standby in split.standbys {
         routing::move_waiters(core, standby);
@@ -166,11 +170,20 @@ pub(crate) fn follow_entry(core: &mut Core, primary: PoolId) {
     check(core, primary);
 }
 
+/// The process is being taken over: from here on no connection is kept open for its own sake.
+pub(crate) fn keep_none(core: &mut Core) {
+    for local_pool in core.local_pools.values_mut() {
+        if let Serves::Standby(standby) = &mut local_pool.serves {
+            standby.is_needed = false;
+        }
+    }
+}
+
 /// Keeps a connection to each host that may be a standby, and knows how far they are.
 pub(crate) fn check(core: &mut Core, primary: PoolId) {
     let now_us = core.now.mono_us;
     let Some(local_pool) = core.local_pools.get(primary) else { return };
-    let has_clients = local_pool.clients > 0 || local_pool.is_forced();
+    let has_clients = core.exporting.is_none() && (local_pool.clients > 0 || local_pool.is_forced());
     let Some(split) = local_pool.serves.split() else { return };
     let Some(cluster) = core.local_pools.cluster(split.cluster) else { return };
     let needed: Vec<(PoolId, bool, CloseReason<'static>)> = split

@@ -1,15 +1,14 @@
-//! Closing servers whose host name has moved, or that are the primary no longer.
+//! Closing servers whose host name has moved.
 //!
 //! Owns which they are. Which host a connection goes to is `local_pools`' to choose. Never looks a name up.
 
 use std::net::IpAddr;
 
-use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{server_end, standbys};
-use crate::local_pools::local_pool::LocalPool;
+use crate::link::left_behind::close_if_idle;
+use crate::link::standbys;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
 
@@ -58,27 +57,5 @@ pub(crate) fn note_known_primary(core: &mut Core, pool_id: PoolId) {
     let newest = usable.max_by_key(|(_, server)| server.timeline).map(|(conn, _)| conn);
     if let Some(conn) = newest {
         standbys::note_login(core, conn);
-    }
-}
-
-/// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones.
-pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
-    let newest = core.local_pools.get_mut(pool_id).and_then(LocalPool::take_newer_timeline);
-    let Some(newest) = newest else { return };
-    let is_left =
-        |server: &Server| server.pool == pool_id && server.timeline.is_some_and(|timeline| timeline < newest);
-    let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
-    for conn in left {
-        if let Some(server) = core.server(conn) {
-            server.close_when_free = Some(CloseReason::LeftBehind);
-        }
-        close_if_idle(core, conn);
-    }
-}
-
-fn close_if_idle(core: &mut Core, conn: ConnId) {
-    let Some(server) = core.server(conn).filter(|server| matches!(server.phase, Phase::Idle)) else { return };
-    if let Some(reason) = server.close_when_free {
-        server_end::close_server(core, conn, reason);
     }
 }

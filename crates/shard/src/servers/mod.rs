@@ -141,7 +141,7 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     if is_first && core.exporting.is_some() {
         core.effects.push(Effect::FirstServerReported(pool_id));
     }
-    hosts::leave_old_primary(core, pool_id);
+    crate::link::left_behind::leave_old_primary(core, pool_id);
     greet::send_greetings(core, pool_id);
     if !behind.is_empty() {
         internal_query::unlinked_server_received(core, conn, behind);

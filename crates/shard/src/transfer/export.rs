@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::link::{client_end, opening, pins, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
+use crate::pools::standbys;
 use crate::server::UsedBy;
 use crate::takeover::fields::{FieldsOut, paired};
 use crate::takeover::{Export, ExportState, field};
@@ -32,6 +33,7 @@ pub(crate) fn begin_export(core: &mut Core, round: u32) {
         return;
     }
     core.exporting = Some(ExportState { round, ..ExportState::default() });
+    standbys::keep_none(core);
     // RESUME goes to the other process, which is not suspended: running requests would never end here.
     let stood_still = suspension::end_suspension(core);
     let states: Vec<_> = core.local_pools.values().map(|local_pool| pool_state(local_pool, true)).collect();
