@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Report, run, run_direct};
+use weir_sim::{Report, has_cluster, run, run_direct};
 
 /// Between two lines of progress of a long run.
 const PROGRESS: Duration = Duration::from_secs(60);
@@ -25,6 +25,8 @@ pub(crate) struct Campaign {
     pub(crate) limit: Option<Duration>,
     /// Stop at the first seed that fails.
     pub(crate) first: bool,
+    /// Only seeds with a primary and standbys.
+    pub(crate) clusters: bool,
     /// A plain relay in place of the shards.
     pub(crate) direct: bool,
     /// Threads.
@@ -40,6 +42,7 @@ struct Totals {
     failed: u64,
     statements: u64,
     transactions: u64,
+    standby_reads: u64,
 }
 
 impl Campaign {
@@ -71,11 +74,15 @@ impl Campaign {
             if seed >= self.start.saturating_add(self.seeds) || is_late || is_enough {
                 return;
             }
+            if self.clusters && !has_cluster(seed) {
+                continue;
+            }
             let report = self.seed(seed);
             let fault = self.fault_of(&report);
             let mut totals = lock(totals);
             totals.statements += report.statements;
             totals.transactions += report.transactions;
+            totals.standby_reads += report.standby_reads;
             match fault {
                 Some(text) => {
                     totals.failed += 1;
@@ -105,11 +112,11 @@ impl Campaign {
 
 impl Totals {
     fn in_words(&self, begun: Instant) -> String {
-        let Totals { passed, failed, statements, transactions } = *self;
+        let Totals { passed, failed, statements, transactions, standby_reads } = *self;
         let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds());
         let rate = transactions as f64 / cpu.max(0.01);
         format!(
-            "{} seeds, {failed} failed, {transactions} transactions, {statements} statements in {seconds:.0} s ({cpu:.0} CPU seconds), {rate:.0} transactions a CPU second",
+            "{} seeds, {failed} failed, {transactions} transactions, {statements} statements, {standby_reads} reads on standbys in {seconds:.0} s ({cpu:.0} CPU seconds), {rate:.0} transactions a CPU second",
             passed + failed
         )
     }

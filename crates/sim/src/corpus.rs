@@ -159,8 +159,8 @@ mod tests {
                 keeps_sessions: false,
                 question_fails_per_million: 0,
             };
-            let mut cluster = Cluster::new(servers, Prng::new(1));
-            let number = cluster.accept(End { link: LinkId(0), opener: false });
+            let mut cluster = Cluster::new(servers, None, Prng::new(1));
+            let number = cluster.accept(End { link: LinkId(0), opener: false }, 0);
             let mut startup = Vec::new();
             untyped(&mut startup, |body| {
                 body.extend_from_slice(&196_608_u32.to_be_bytes());

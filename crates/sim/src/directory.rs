@@ -37,7 +37,12 @@ impl Names {
     /// Server connections that the shards say they have in a pool.
     pub(crate) fn servers(&self, database: &str, user: &str) -> u32 {
         let key = (database.to_owned(), user.to_owned());
-        self.with(|inner| inner.pools.get(&key).map_or(0, |shared| shared.servers.taken()))
+        self.with(|inner| {
+            let own = inner.pools.get(&key).map_or(0, |shared| shared.servers.taken());
+            let is_of_pool = |name: &&(String, String, String)| (&name.0, &name.1) == (&key.0, &key.1);
+            let reading = inner.host_pools.iter().filter(|(name, _)| is_of_pool(name));
+            own + reading.map(|(_, shared)| shared.servers.taken()).sum::<u32>()
+        })
     }
 
     /// What a process has counted, by the same names as an [`shard::audit::Audit`].
@@ -53,6 +58,10 @@ impl Names {
                 (name.clone(), shared.servers.taken())
             };
             counted.permits = inner.pools.iter().map(permits).collect();
+            for ((database, user, _), shared) in &inner.host_pools {
+                *counted.permits.entry((database.clone(), user.clone())).or_default() +=
+                    shared.servers.taken();
+            }
             let pins =
                 |(name, shared): (&(String, String), &Arc<SharedPool>)| (name.clone(), shared.pinned());
             counted.pins = inner.pools.iter().map(pins).collect();

@@ -50,6 +50,20 @@ pub(crate) enum Fault {
     Takeover,
     /// Another process takes over and dies meanwhile.
     BrokenTakeover,
+    /// A standby is promoted; the primary dies, or lives on for a while.
+    Promote,
+    /// A standby replays nothing for a while.
+    StandStill,
+    /// A host says nothing for a while.
+    Freeze,
+    /// A host of a cluster is started again.
+    RestartHost,
+    /// A standby that was left behind, or an old primary, is made a standby of the primary.
+    Rejoin,
+    /// DETACH and, later, ATTACH.
+    Detach,
+    /// RELOAD that sends reads to the primary and, later, one that does not.
+    Unsplit,
 }
 
 impl Fault {
@@ -79,10 +93,23 @@ impl Fault {
         Fault::BrokenTakeover,
     ];
 
+    /// What happens to worlds with a cluster alone.
+    pub(crate) const OF_CLUSTERS: [Fault; 7] = [
+        Fault::Promote,
+        Fault::StandStill,
+        Fault::Freeze,
+        Fault::RestartHost,
+        Fault::Rejoin,
+        Fault::Detach,
+        Fault::Unsplit,
+    ];
+
     /// How many worlds in a million have it.
     pub(crate) fn share_per_million(self) -> u32 {
         match self {
             Fault::Stop | Fault::FilesOut | Fault::Shutdown | Fault::BrokenTakeover => 60_000,
+            Fault::Promote | Fault::StandStill => 400_000,
+            Fault::Rejoin => 500_000,
             Fault::Kill | Fault::HostMoved | Fault::Disable | Fault::WaitClose => 120_000,
             _ => 200_000,
         }
@@ -100,12 +127,20 @@ impl Fault {
                 | Fault::Blackhole
                 | Fault::Stop
                 | Fault::FilesOut
+                | Fault::Promote
+                | Fault::Freeze
+                | Fault::RestartHost
+                | Fault::Rejoin
         )
     }
 
     /// Whether it needs a pooler that takes commands and has timers, which a relay does not.
     pub(crate) fn is_of_a_pooler(self) -> bool {
-        use Fault::{CutClient, CutServer, Terminate, WallJump};
-        !matches!(self, CutClient | CutServer | Terminate | Fault::Crash | Fault::Refuse | WallJump)
+        use Fault::{
+            CutClient, CutServer, Freeze, Promote, Rejoin, RestartHost, StandStill, Terminate, WallJump,
+        };
+        let is_of_hosts = matches!(self, Promote | StandStill | Freeze | RestartHost | Rejoin);
+        !is_of_hosts
+            && !matches!(self, CutClient | CutServer | Terminate | Fault::Crash | Fault::Refuse | WallJump)
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct InvariantChecker {
     owed: BTreeMap<u32, u64>,
     /// Clients that must have a server of their own.
     replicating: BTreeSet<u32>,
+    /// Rows of which a client was told just now that they are committed.
+    pub(crate) acknowledged: Vec<Tag>,
     /// All notifications, in the order of commits.
     pub(crate) sent: Vec<Sent>,
     /// How many times a connection was lost on which clients listened.
@@ -82,6 +84,9 @@ impl InvariantChecker {
     /// A client was told, or can conclude, what became of a row.
     pub(crate) fn claim(&mut self, tag: Tag, claim: Claim) {
         self.claims.insert(tag, claim);
+        if claim == Claim::Applied {
+            self.acknowledged.push(tag);
+        }
     }
 
     /// The pooler has received a server's ReadyForQuery for a request of this client.

@@ -6,6 +6,7 @@
 
 mod client;
 mod clock;
+mod cluster_sql;
 mod corpus;
 mod cut;
 mod direct;
@@ -37,6 +38,6 @@ pub use cut::Cut;
 pub use directory::Names;
 pub use invariants::Violation;
 pub use record::{record, record_random};
-pub use run::{Report, run, run_cut, run_direct};
+pub use run::{Report, has_cluster, run, run_cut, run_direct};
 pub use shrink::{Shrunk, shrink};
 pub use table::{INVARIANTS, Invariant, markdown};

@@ -13,7 +13,7 @@ use campaign::Campaign;
 use weir_sim::{Cut, Report, record, record_random, run_cut, run_direct, shrink};
 
 const HELP: &str = "\
-weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--direct] [--bug NAME]
+weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--clusters] [--direct] [--bug NAME]
 weir-sim --seed X [--shrink | --cut CUT] [--trace] [--direct] [--bug NAME]
 weir-sim --bugs
 weir-sim --invariants
@@ -21,7 +21,8 @@ weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds, on J threads (1 unless given;
 0: as many as there are cores). --hours runs for H hours whatever N is, and tells every minute how far it is. One seed in a hundred is
-run twice, and both runs must be the same. --first stops at the first that fails. With --seed, runs that one; --trace shows all that happens in it. --direct
+run twice, and both runs must be the same. --first stops at the first that fails;
+--clusters leaves out seeds without a primary and standbys. With --seed, runs that one; --trace shows all that happens in it. --direct
 puts a plain relay in the shard's place: what fails then is the simulator's own fault. --shrink looks for a minute, or T seconds, for
 the smallest run that breaks the same invariant, lists its steps, and names the CUT by which --cut runs it again. --bug NAME switches a planted bug on, in a
 build that has them (crates/sim/canaries.sh); --bugs lists their names. --invariants prints what is checked.
@@ -54,6 +55,7 @@ struct Order {
     trace: bool,
     direct: bool,
     first: bool,
+    clusters: bool,
     bugs: bool,
     bug: Option<String>,
     scripts: Option<u64>,
@@ -86,6 +88,7 @@ impl Order {
                 "--postgres" => order.postgres = words.next(),
                 "--corpus" => order.corpus = words.next().unwrap_or_default().into(),
                 "--first" => order.first = true,
+                "--clusters" => order.clusters = true,
                 "--bugs" => order.bugs = true,
                 "--bug" => order.bug = words.next(),
                 "--help" | "-h" => return Err(String::new()),
@@ -198,6 +201,7 @@ impl Order {
             limit: hours.or(self.seconds.map(Duration::from_secs)),
             first: self.first,
             direct: self.direct,
+            clusters: self.clusters,
             jobs: self.jobs,
             progress: hours.is_some(),
         };

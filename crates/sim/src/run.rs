@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cut::Cut;
 use crate::direct::Direct;
 use crate::directory::Names;
+use crate::fault::Fault;
 use crate::invariants::Violation;
 use crate::prng::Prng;
 use crate::setup;
@@ -29,6 +30,8 @@ pub struct Report {
     pub statements: u64,
     /// Transactions that it ended.
     pub transactions: u64,
+    /// Reads of clients that standbys executed.
+    pub standby_reads: u64,
     /// Events that happened.
     pub events: u64,
     /// Client sessions.
@@ -39,6 +42,12 @@ pub struct Report {
     pub steps_taken: u64,
     /// What these were, of a run that leaves some out.
     pub steps: Vec<String>,
+}
+
+/// Whether the servers of a seed are a primary and standbys.
+#[must_use]
+pub fn has_cluster(seed: u64) -> bool {
+    Swarm::draw(&mut Prng::new(seed).split(10)).hosts.is_some()
 }
 
 /// Runs a seed against the real shard.
@@ -54,7 +63,7 @@ pub fn run_cut(seed: u64, cut: &Cut, keep_lines: bool) -> Report {
     let mut swarm = Swarm::draw(&mut prng.split(10));
     cut.simplify(&mut swarm);
     let prng = cut.streams(prng);
-    let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
+    let config = Arc::new(setup::config(&swarm.pooling, swarm.hosts.as_ref(), &mut prng.split(11)));
     let (shards, streams) = (swarm.pooling.shards, prng.clone());
     let starter: Starter<Shard> = Box::new(move |before, config| {
         let names = Arc::new(Names::new(shards));
@@ -79,8 +88,10 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
     swarm.client_mix.garbage_per_million = 0;
     swarm.client_mix.stranger_per_million = 0;
     swarm.pooling.reloads = Reloads::default();
-    swarm.faults.retain(|(fault, _)| !fault.is_of_a_pooler());
-    let config = Arc::new(setup::config(&swarm.pooling, &mut prng.split(11)));
+    swarm.faults.retain(|(fault, _)| !fault.is_of_a_pooler() && !Fault::OF_CLUSTERS.contains(fault));
+    swarm.hosts = None;
+    swarm.client_mix.read_only_per_million = 0;
+    let config = Arc::new(setup::config(&swarm.pooling, swarm.hosts.as_ref(), &mut prng.split(11)));
     let starter: Starter<Direct> =
         Box::new(|_, _| (vec![Direct::new(setup::HOST, setup::PORT)], Arc::new(Names::new(1))));
     let opening = keep_lines.then(|| format!("{swarm:#?}"));
@@ -90,7 +101,17 @@ pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
 }
 
 fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
-    let Outcome { violation, hash, mut lines, statements, transactions, events, sessions, steps } = outcome;
+    let Outcome {
+        violation,
+        hash,
+        mut lines,
+        statements,
+        transactions,
+        standby_reads,
+        events,
+        sessions,
+        steps,
+    } = outcome;
     lines.splice(0..0, opening);
     let (steps_met, steps_taken, steps) = (steps.met(), steps.taken(), steps.into_lines());
     Report {
@@ -100,6 +121,7 @@ fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
         lines,
         statements,
         transactions,
+        standby_reads,
         events,
         sessions,
         steps_met,

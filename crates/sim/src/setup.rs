@@ -13,7 +13,7 @@ use shard::Shard;
 use crate::directory::Names;
 use crate::prng::Prng;
 use crate::sql::Statement;
-use crate::swarm::Pooling;
+use crate::swarm::{Hosts, Pooling};
 
 /// Where the model server is.
 pub(crate) const HOST: &str = "db0.sim";
@@ -22,8 +22,33 @@ pub(crate) const HOSTS: &[&str] = &[HOST, "db1.sim"];
 /// Its port.
 pub(crate) const PORT: u16 = 5432;
 
+/// How the names of a cluster's hosts begin.
+const REPLICA: &str = "pg";
+
+/// The name of a cluster's host.
+pub(crate) fn replica(place: usize) -> String {
+    format!("{REPLICA}{place}.sim")
+}
+
+/// The place of the host at this address in its cluster; that of a single server is 0.
+pub(crate) fn place_of(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(address) if address.octets()[2] >= REPLICA_NET => {
+            usize::from(address.octets()[2] - REPLICA_NET)
+        }
+        _ => 0,
+    }
+}
+
+/// The network of the first host of a cluster.
+const REPLICA_NET: u8 = 10;
+
 /// The address of a name after a number of moves.
 pub(crate) fn address_of(host: &str, moves: u8) -> IpAddr {
+    let place = host.strip_prefix(REPLICA).and_then(|rest| rest.strip_suffix(".sim"));
+    if let Some(place) = place.and_then(|place| place.parse::<u8>().ok()) {
+        return IpAddr::V4(Ipv4Addr::new(10, 0, REPLICA_NET + place, 1));
+    }
     let net = if host == HOST { 0 } else { 2 };
     IpAddr::V4(Ipv4Addr::new(10, 0, net, moves))
 }
@@ -48,7 +73,7 @@ pub(crate) fn database(number: u32) -> String {
 }
 
 /// The pooler's configuration; timeouts that bite are drawn from `prng`.
-pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
+pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) -> Config {
     let mut config = Config::default();
     let global = &mut config.global;
     global.auth_type = pooling.auth_type;
@@ -92,6 +117,14 @@ pub(crate) fn config(pooling: &Pooling, prng: &mut Prng) -> Config {
         let mut entry = Database::new(&database(number), origin);
         entry.host = vec![HOST.to_owned()];
         entry.port = settings::Ports::one(PORT);
+        if let Some(hosts) = hosts {
+            entry.host = (0..usize::from(hosts.count)).map(replica).collect();
+            entry.read_write_split = true;
+            entry.read_consistency = hosts.consistency;
+            entry.read_after_write = hosts.after_write;
+            entry.max_replica_lag = hosts.most_lag;
+            entry.target_session_attrs = hosts.attrs;
+        }
         config.databases.insert(entry.name.clone(), Arc::new(entry));
     }
     config

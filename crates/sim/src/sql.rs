@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::cluster_sql::ClusterQuestion;
 use crate::session_sql::SessionStatement;
 
 /// What the pooler asks by `auth_query`, behind SELECT.
@@ -89,6 +90,8 @@ pub(crate) enum Statement {
     Empty,
     /// `BEGIN`.
     Begin,
+    /// `BEGIN READ ONLY`.
+    BeginReadOnly,
     /// `COMMIT`.
     Commit,
     /// `ROLLBACK`.
@@ -148,6 +151,8 @@ pub(crate) enum Statement {
     Execute(String),
     /// `DEALLOCATE name`.
     Deallocate(String),
+    /// What Weir asks of a cluster's servers.
+    Cluster(ClusterQuestion),
     /// What is about a session's state.
     Session(SessionStatement),
     /// Anything else.
@@ -159,6 +164,7 @@ impl fmt::Display for Statement {
         match self {
             Statement::Empty => Ok(()),
             Statement::Begin => formatter.write_str("BEGIN"),
+            Statement::BeginReadOnly => formatter.write_str("BEGIN READ ONLY"),
             Statement::Commit => formatter.write_str("COMMIT"),
             Statement::Rollback => formatter.write_str("ROLLBACK"),
             Statement::Set(name, Some(value)) => write!(formatter, "SET {name} = '{value}'"),
@@ -198,6 +204,7 @@ impl fmt::Display for Statement {
             Statement::Prepare(name, statement) => write!(formatter, "PREPARE {name} AS {statement}"),
             Statement::Execute(name) => write!(formatter, "EXECUTE {name}"),
             Statement::Deallocate(name) => write!(formatter, "DEALLOCATE {name}"),
+            Statement::Cluster(question) => write!(formatter, "{question:?}"),
             Statement::Session(statement) => write!(formatter, "{statement}"),
             Statement::Unknown => formatter.write_str("SELEC"),
         }
@@ -213,6 +220,7 @@ impl Statement {
         let rest = text[verb.len().min(text.len())..].trim();
         let parsed = match verb.as_str() {
             "" => Some(Statement::Empty),
+            "BEGIN" if rest == "READ ONLY" => Some(Statement::BeginReadOnly),
             "BEGIN" => Some(Statement::Begin),
             "COMMIT" => Some(Statement::Commit),
             "ROLLBACK" if rest.is_empty() => Some(Statement::Rollback),
@@ -240,6 +248,7 @@ impl Statement {
             "DO" => parse_do(rest),
             _ => None,
         };
+        let parsed = parsed.or_else(|| ClusterQuestion::parse(&verb, rest).map(Statement::Cluster));
         let about_session = || SessionStatement::parse(&verb, rest).map(Statement::Session);
         parsed.or_else(about_session).unwrap_or(Statement::Unknown)
     }
@@ -251,17 +260,18 @@ impl Statement {
 
     /// Whether it begins, ends or divides a transaction.
     pub(crate) fn is_about_transactions(&self) -> bool {
-        use Statement::{Begin, Release, Savepoint};
-        self.ends_transaction() || matches!(self, Begin | Savepoint(_) | Release(_))
+        use Statement::{Begin, BeginReadOnly, Release, Savepoint};
+        self.ends_transaction() || matches!(self, Begin | BeginReadOnly | Savepoint(_) | Release(_))
     }
 
     /// Whether it has a result with columns.
     pub(crate) fn returns_rows(&self) -> bool {
-        use Statement::{DivideByZero, Lookup, Select, SelectNumber, SetConfig, Show, Sleep, Stamp};
+        use Statement::{Cluster, DivideByZero, Lookup, Select, SelectNumber, SetConfig, Show, Sleep, Stamp};
         matches!(self, Statement::Session(statement) if statement.returns_rows())
             || matches!(
                 self,
                 Show(_)
+                    | Cluster(_)
                     | Select(..)
                     | SetConfig(..)
                     | Sleep(..)
@@ -284,6 +294,7 @@ impl Statement {
     pub(crate) fn columns(&self) -> u16 {
         match self {
             Statement::Lookup => 2,
+            Statement::Cluster(question) => question.columns(),
             Statement::Session(statement) => statement.columns(),
             _ => 1,
         }
@@ -453,6 +464,7 @@ mod tests {
         let literal = || Value::Literal("c3.17".to_owned());
         let statements = [
             Statement::Begin,
+            Statement::BeginReadOnly,
             Statement::Commit,
             Statement::Rollback,
             Statement::Set("TimeZone".to_owned(), Some("Asia/Tokyo".to_owned())),

@@ -6,7 +6,8 @@
 use crate::fault::Fault;
 use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
-use settings::{AuthType, PoolMode};
+use settings::{AuthType, PoolMode, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs};
+use std::time::Duration;
 
 /// What the network does to every connection.
 #[derive(Clone, Debug)]
@@ -100,6 +101,8 @@ pub(crate) struct ClientMix {
     pub(crate) stream_per_million: u32,
     /// How often a session's login must be refused: an unknown user or a wrong password.
     pub(crate) stranger_per_million: u32,
+    /// How often a transaction is declared READ ONLY.
+    pub(crate) read_only_per_million: u32,
     /// Whether sessions begin with SSLRequest.
     pub(crate) ask_for_tls: bool,
 }
@@ -127,6 +130,57 @@ pub(crate) struct Servers {
     pub(crate) keeps_sessions: bool,
     /// How often the pooler's question for session state fails.
     pub(crate) question_fails_per_million: u32,
+}
+
+/// A primary and its standbys, and how reads are sent to these.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    /// How many hosts there are.
+    pub(crate) count: u8,
+    /// The longest that a record takes to a standby.
+    pub(crate) lag_us: u64,
+    /// Roles may see which timeline a standby receives.
+    pub(crate) monitors: bool,
+    /// `read_consistency`.
+    pub(crate) consistency: ReadConsistency,
+    /// `read_after_write`.
+    pub(crate) after_write: ReadAfterWrite,
+    /// `max_replica_lag`.
+    pub(crate) most_lag: ReplicaLag,
+    /// `target_session_attrs`.
+    pub(crate) attrs: TargetSessionAttrs,
+}
+
+impl Hosts {
+    fn draw(prng: &mut Prng) -> Hosts {
+        let (session, database) = (ReadConsistency::Session, ReadConsistency::Database);
+        let (any, primary) = (TargetSessionAttrs::Any, TargetSessionAttrs::Primary);
+        let most_lag = match prng.below(4) {
+            0 => ReplicaLag::Time(Duration::from_millis(prng.log_between(10, 2_000))),
+            1 => ReplicaLag::Bytes(prng.log_between(1_000, 1_000_000)),
+            _ => ReplicaLag::Unlimited,
+        };
+        Hosts {
+            count: prng.pick(&[2, 3, 3]),
+            lag_us: prng.log_between(10, 500_000),
+            monitors: prng.chance(500_000),
+            consistency: prng.pick(&[
+                session,
+                session,
+                session,
+                database,
+                database,
+                ReadConsistency::Eventual,
+            ]),
+            after_write: if prng.chance(100_000) {
+                ReadAfterWrite::Session
+            } else {
+                ReadAfterWrite::Transaction
+            },
+            most_lag,
+            attrs: prng.pick(&[any, any, primary, TargetSessionAttrs::ReadWrite]),
+        }
+    }
 }
 
 /// The pooler's settings.
@@ -247,6 +301,8 @@ pub(crate) struct Swarm {
     pub(crate) client_mix: ClientMix,
     /// The servers.
     pub(crate) servers: Servers,
+    /// The servers' hosts, where they are a cluster.
+    pub(crate) hosts: Option<Hosts>,
     /// The pooler's settings.
     pub(crate) pooling: Pooling,
     /// The driver.
@@ -271,14 +327,47 @@ impl Swarm {
         if pooling.max_prepared_statements == 0 {
             servers.ddl_per_million = 0;
         }
-        Swarm {
+        let mut own = prng.split(CLUSTER);
+        let mut swarm = Swarm {
             network_conditions,
             client_mix,
             servers,
+            hosts: None,
             pooling,
             driving: driving(prng),
             faults: if calm { Vec::new() } else { faults(prng) },
             chaos_us: prng.between(200_000, 2_000_000),
+        };
+        if own.chance(MILLION / 6) {
+            swarm.draw_hosts(calm, &mut own);
+        }
+        swarm
+    }
+
+    /// Its servers are a primary and standbys.
+    fn draw_hosts(&mut self, calm: bool, prng: &mut Prng) {
+        self.hosts = Some(Hosts::draw(prng));
+        self.pooling.virtual_sessions = false;
+        self.servers.keeps_sessions = false;
+        self.servers.question_fails_per_million = 0;
+        self.servers.max_connections = 1_000;
+        self.pooling.pool_mode = PoolMode::Transaction;
+        // A pool of which the database has room for no server beside the primary's reads from that.
+        self.pooling.max_db_connections = 0;
+        self.pooling.reloads.hosts = false;
+        // In session pooling nothing is split, and `any` means all hosts.
+        self.pooling.reloads.pool_mode &=
+            self.hosts.as_ref().is_some_and(|hosts| hosts.attrs != TargetSessionAttrs::Any);
+        self.client_mix.replicate_per_million = 0;
+        self.client_mix.read_only_per_million = rate(prng, 600_000);
+        // There has to be time for servers to be found, asked, and replaced.
+        self.chaos_us += prng.log_between(500_000, 4_000_000);
+        self.client_mix.requests = self.client_mix.requests.max(20);
+        self.faults.retain(|(fault, _)| *fault != Fault::HostMoved);
+        for fault in Fault::OF_CLUSTERS.into_iter().filter(|_| !calm) {
+            if prng.chance(fault.share_per_million()) {
+                self.faults.push((fault, prng.log_between(50_000, 2_000_000)));
+            }
         }
     }
 
@@ -322,6 +411,7 @@ fn client_mix(prng: &mut Prng) -> ClientMix {
         rows_most: prng.log_between(1, 400),
         stream_per_million: if prng.chance(300_000) { 0 } else { scaled(prng, 50_000, 700_000) },
         stranger_per_million: rate(prng, 400_000),
+        read_only_per_million: 0,
         ask_for_tls: prng.chance(300_000),
     }
 }
@@ -354,6 +444,7 @@ const DEFERRED_BEGIN: u64 = 8_001;
 const VIRTUAL_SESSIONS: u64 = 8_002;
 const SESSION_QUESTIONS: u64 = 8_003;
 const ASSIGN_AT_LOGIN: u64 = 8_004;
+const CLUSTER: u64 = 8_005;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);

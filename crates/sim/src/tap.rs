@@ -68,8 +68,16 @@ pub(crate) struct Tap {
     pub(crate) purpose: Purpose,
     /// The session's key, once the server has told it.
     pub(crate) key: Option<(u32, u32)>,
+    /// The last message of a client's that was sent to it.
+    pub(crate) last: Option<Tag>,
     /// Messages of clients that were sent to it.
     pub(crate) requests: u64,
+    /// The server was asked which timeline it is on, what it has said, and that this is all that it says.
+    asks_timeline: bool,
+    told_timeline: Option<u32>,
+    shown_timeline: Option<u32>,
+    /// The pooler makes it like a client, which gets it next: it was chosen before.
+    prepares: bool,
     /// One byte, not a frame, answers.
     asked_for_tls: bool,
     to_server: Frames,
@@ -97,7 +105,12 @@ impl Tap {
         Tap {
             purpose: Purpose::Unknown,
             key: None,
+            last: None,
             requests: 0,
+            asks_timeline: false,
+            prepares: false,
+            told_timeline: None,
+            shown_timeline: None,
             asked_for_tls: false,
             to_server: Frames::default(),
             to_pooler: Frames::default(),
@@ -180,14 +193,31 @@ impl Tap {
                 }
                 b'Z' => {
                     self.status = body.first().copied().unwrap_or(0);
+                    self.asks_timeline = false;
+                    self.shown_timeline = self.told_timeline.take();
                     if let Some(owner) = self.points.pop_front().and_then(|point| point.owner) {
                         checker.server_answered(owner);
                     }
                 }
+                b'D' if self.asks_timeline => self.told_timeline = timeline(&body),
                 _ => (),
             }
         }
         self.body = body;
+    }
+
+    /// The timeline of a primary that the server has just told of.
+    pub(crate) fn take_shown_timeline(&mut self) -> Option<u32> {
+        self.shown_timeline.take()
+    }
+
+    /// Nothing is owed, half sent or open, and it is no client's yet.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.points.is_empty()
+            && !self.prepares
+            && self.status == b'I'
+            && !self.amidst
+            && self.to_server.is_empty()
     }
 
     fn begin(&mut self, cancels: &Cancels<'_>) {
@@ -213,10 +243,14 @@ impl Tap {
         };
         if let Some(Tag { client, .. }) = tag {
             self.requests += 1;
+            self.last = tag;
             self.claim(client, kind, checker, cancels);
         }
         match kind {
             b'Q' => {
+                self.asks_timeline = body.starts_with(b"SELECT system_identifier,");
+                self.prepares =
+                    tag.is_none() && body.starts_with(b"SET ") && !body.starts_with(b"SET LOCAL ");
                 self.points.push_back(Point { owner: tag.map(|tag| tag.client), read: false });
                 self.batch = None;
             }
@@ -267,6 +301,14 @@ impl Tap {
             );
         }
     }
+}
+
+/// What a primary says of its timeline, behind its system identifier.
+fn timeline(row: &[u8]) -> Option<u32> {
+    let mut fields = Fields(row);
+    fields.short()?;
+    fields.value()?;
+    u32::from_str_radix(str::from_utf8(fields.value()?).ok()?, 16).ok()
 }
 
 fn purpose(body: &[u8]) -> Purpose {

@@ -147,6 +147,7 @@ impl Client {
         if self.groups.is_empty() {
             self.was_refused = false;
             self.planned_open = self.view.status != Status::Idle;
+            self.planned_read_only &= self.planned_open;
             let naps = !self.planned_open && context.shares && context.chaos;
             let long_idle = naps && context.prng.chance(context.client_mix.long_idle_per_million);
             let pause =

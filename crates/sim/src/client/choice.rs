@@ -19,7 +19,11 @@ impl Client {
             return if prng.chance(200_000) { Statement::Rollback } else { Statement::Commit };
         }
         if !self.planned_open && prng.chance(client_mix.transaction_per_million) {
-            return Statement::Begin;
+            let is_read_only = prng.chance(client_mix.read_only_per_million);
+            return if is_read_only { Statement::BeginReadOnly } else { Statement::Begin };
+        }
+        if self.planned_read_only {
+            return Statement::Select(value(), 1);
         }
         if prng.chance(client_mix.fail_per_million) {
             return match prng.below(3) {
@@ -105,12 +109,14 @@ pub(super) fn pauses(statement: &Statement) -> bool {
 
 /// Whether it may stand among others in one query or one pipeline.
 pub(super) fn fits_into_many(statement: &Statement) -> bool {
-    use Statement::{Begin, Commit, CopyIn, DeallocateAll, DiscardAll, Empty, Rollback, Unknown};
+    use Statement::{
+        Begin, BeginReadOnly, Commit, CopyIn, DeallocateAll, DiscardAll, Empty, Rollback, Unknown,
+    };
     // What stands behind a reset in the same request runs with the server's own values.
     let resets = matches!(statement, Statement::Reset(_) | Statement::ResetAll | Statement::Set(_, None));
     let alone = matches!(
         statement,
-        Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | Commit | Rollback
+        Empty | CopyIn | DiscardAll | DeallocateAll | Unknown | Begin | BeginReadOnly | Commit | Rollback
     );
     !(resets || alone)
 }

@@ -200,7 +200,7 @@ impl Step {
     /// The text of CommandComplete.
     fn word(&self, status: Status) -> String {
         match &self.statement {
-            Statement::Begin => "BEGIN".to_owned(),
+            Statement::Begin | Statement::BeginReadOnly => "BEGIN".to_owned(),
             Statement::Commit if status == Status::Failed => "ROLLBACK".to_owned(),
             Statement::Commit => "COMMIT".to_owned(),
             Statement::Rollback => "ROLLBACK".to_owned(),

@@ -91,7 +91,7 @@ impl Client {
         };
         match style {
             Style::Simple => self.compose_simple(context),
-            Style::Named if context.named => self.compose_named(context),
+            Style::Named if context.named && !self.planned_read_only => self.compose_named(context),
             Style::Describer if context.prng.chance(600_000) => self.compose_describer(context),
             _ => self.compose_extended(context),
         }
@@ -325,8 +325,9 @@ impl Client {
     fn plan(&mut self, statement: &Statement, group: &mut Group) {
         match statement {
             Statement::Begin => self.planned_open = true,
+            Statement::BeginReadOnly => (self.planned_open, self.planned_read_only) = (true, true),
             Statement::Commit | Statement::Rollback => {
-                self.planned_open = false;
+                (self.planned_open, self.planned_read_only) = (false, false);
                 group.ends_transaction = true;
             }
             _ => (),

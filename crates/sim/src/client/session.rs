@@ -86,6 +86,8 @@ pub(crate) struct Client {
     pub(super) requests: u32,
     /// What it has planned: whether it will be in a transaction block once all is answered.
     pub(super) planned_open: bool,
+    /// That will be one that is declared READ ONLY.
+    pub(super) planned_read_only: bool,
     pub(super) groups: VecDeque<Group>,
     pub(super) view: View,
     /// Names it has prepared and been told so.
@@ -137,6 +139,7 @@ impl Client {
             style: context.prng.pick(&styles),
             requests: 0,
             planned_open: false,
+            planned_read_only: false,
             groups: VecDeque::new(),
             view: View::new(),
             prepared: BTreeMap::new(),

@@ -144,8 +144,15 @@ impl Shadow {
         let copied = self.session.is_copying_in();
         let mut strange = Vec::new();
         let Shadow { session, ledger, servers, prng, .. } = self;
-        let mut near =
-            SessionContext { prng, ledger, servers, strange: &mut strange, notified: &mut Vec::new() };
+        let mut near = SessionContext {
+            prng,
+            ledger,
+            servers,
+            strange: &mut strange,
+            notified: &mut Vec::new(),
+            replica: None,
+            reads: &mut Vec::new(),
+        };
         let mut progress = session.message(kind, body, &mut near);
         while session.is_working() && progress != Progress::Ended {
             progress = session.work(&mut near);

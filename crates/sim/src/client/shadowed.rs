@@ -98,6 +98,11 @@ impl Wild {
 }
 
 impl Client {
+    /// Requests so far, also such as wait to be sent.
+    pub(crate) fn requests(&self) -> u32 {
+        self.wild.as_ref().map_or(self.requests, |wild| wild.script.requests())
+    }
+
     /// The client may act.
     pub(super) fn act_wild(&mut self, context: &mut ClientContext<'_>) {
         let Some(mut wild) = self.wild.take() else { return };
@@ -240,6 +245,7 @@ impl Client {
         }
         let Some(answer) = shadow.pop() else { return };
         wild.applied.extend(answer.committed.iter().copied());
+        context.checker.acknowledged.extend(answer.committed.iter().copied());
         if fatal {
             return self.leave_wild(wild, context);
         }

@@ -111,7 +111,7 @@ impl View {
     /// A statement was done.
     pub(crate) fn advance(&mut self, statement: &Statement) {
         match statement {
-            Statement::Begin => self.status = Status::Open,
+            Statement::Begin | Statement::BeginReadOnly => self.status = Status::Open,
             Statement::Commit | Statement::Rollback => {
                 if let Some(own) = &mut self.own {
                     if *statement == Statement::Commit { own.commit() } else { own.roll_back() }

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::parameters::Parameters;
+use super::replication::Replica;
 use super::reply;
 use super::session::{Progress, Session, SessionContext};
 use crate::network::End;
@@ -51,6 +52,8 @@ pub(crate) struct Backend {
     pub(crate) busy_until_us: Option<u64>,
     /// Process id and secret.
     pub(crate) key: (u32, u32),
+    /// The place of its host in the cluster.
+    pub(crate) place: usize,
     number: u32,
     frames: Frames,
     session: Option<Box<Session>>,
@@ -60,12 +63,13 @@ pub(crate) struct Backend {
 
 impl Backend {
     /// A connection that has just been accepted.
-    pub(crate) fn new(number: u32, end: End, secret: u32) -> Backend {
+    pub(crate) fn new(number: u32, end: End, secret: u32, place: usize) -> Backend {
         Backend {
             end,
             output: VecDeque::new(),
             busy_until_us: None,
             key: (10_000 + number, secret),
+            place,
             number,
             frames: Frames::default(),
             session: None,
@@ -222,7 +226,7 @@ impl Backend {
             (Gate::Open, Some(parameters)) => {
                 self.database = database;
                 let mut session = Session::new(self.number, parameters);
-                greeting(&mut session, self.key);
+                greeting(&mut session, self.key, near.replica);
                 session.chatter(near);
                 session.flush();
                 self.session = Some(Box::new(session));
@@ -258,13 +262,18 @@ fn asked_parameters(mut fields: Fields<'_>, database: &mut String) -> Option<Par
 }
 
 /// AuthenticationOk, the parameters, BackendKeyData, ReadyForQuery.
-fn greeting(session: &mut Session, key: (u32, u32)) {
+fn greeting(session: &mut Session, key: (u32, u32), replica: Option<Replica>) {
     let mut out = Vec::new();
     message(&mut out, b'R', |body| body.extend_from_slice(&[0; 4]));
     for (name, value) in
         [("server_version", "15.14"), ("server_encoding", "UTF8"), ("integer_datetimes", "on")]
     {
         reply::parameter(&mut out, name, value);
+    }
+    if let Some(replica) = replica {
+        session.reported_standby = replica.is_standby;
+        reply::parameter(&mut out, "in_hot_standby", if replica.is_standby { "on" } else { "off" });
+        reply::parameter(&mut out, "default_transaction_read_only", "off");
     }
     for (name, value) in session.parameters.greeting() {
         reply::parameter(&mut out, name, value);

@@ -1,11 +1,13 @@
-//! The model server as a whole: who is connected, whether it takes connections, its table, its cancel requests.
+//! The model server as a whole, or all servers of a cluster: who is connected, whether it takes connections, its table, its cancel requests.
 
 use super::backend::{Asked, Backend, Gate};
 use super::ledger::Ledger;
+use super::replication::{Position, Replication};
 use super::session::{Notification, Progress, SessionContext};
 use crate::network::End;
 use crate::prng::Prng;
-use crate::swarm::Servers;
+use crate::sql::Tag;
+use crate::swarm::{Hosts, Servers};
 
 /// The server.
 #[derive(Debug)]
@@ -20,6 +22,12 @@ pub(crate) struct Cluster {
     pub(crate) signalled: Vec<(u32, u64)>,
     /// Notifications that no one has asked for yet, in the order of commits.
     pub(crate) sent: Vec<Sent>,
+    /// Reads of the table that no one has judged yet: by which session, and what its host had.
+    pub(crate) reads: Vec<(Tag, u32, Position)>,
+    /// How many of them were on standbys.
+    pub(crate) standby_reads: u64,
+    /// Its hosts, where it has several.
+    pub(crate) replication: Option<Replication>,
     backends: Vec<Backend>,
     servers: Servers,
     prng: Prng,
@@ -27,6 +35,9 @@ pub(crate) struct Cluster {
     refusing_until_us: u64,
     silent_until_us: u64,
 }
+
+/// The stream of random numbers for what happens between hosts.
+const HOSTS: u64 = 8_101;
 
 /// The longest that a notification takes from one backend to another.
 const SIGNAL_US: u64 = 20_000;
@@ -55,13 +66,16 @@ pub(crate) enum Attempt {
 
 impl Cluster {
     /// A server that has been up for a while.
-    pub(crate) fn new(servers: Servers, prng: Prng) -> Cluster {
+    pub(crate) fn new(servers: Servers, hosts: Option<&Hosts>, prng: Prng) -> Cluster {
         Cluster {
             ledger: Ledger::default(),
             strange: Vec::new(),
             woken: Vec::new(),
             signalled: Vec::new(),
             sent: Vec::new(),
+            reads: Vec::new(),
+            standby_reads: 0,
+            replication: hosts.map(|hosts| Replication::new(hosts, prng.split(HOSTS))),
             backends: Vec::new(),
             servers,
             prng,
@@ -72,10 +86,11 @@ impl Cluster {
     }
 
     /// What happens to a connection attempt now.
-    pub(crate) fn attempt(&self, now_us: u64) -> Attempt {
-        if now_us < self.silent_until_us {
+    pub(crate) fn attempt(&self, place: usize, now_us: u64) -> Attempt {
+        let hosts = self.replication.as_ref();
+        if now_us < self.silent_until_us || hosts.is_some_and(|hosts| now_us < hosts.frozen_until_us(place)) {
             Attempt::Unanswered
-        } else if now_us < self.refusing_until_us {
+        } else if now_us < self.refusing_until_us || hosts.is_some_and(|hosts| hosts.is_down(place, now_us)) {
             Attempt::Refused
         } else {
             Attempt::Accepted
@@ -83,10 +98,10 @@ impl Cluster {
     }
 
     /// A connection was accepted at this end; returns its number.
-    pub(crate) fn accept(&mut self, end: End) -> u32 {
+    pub(crate) fn accept(&mut self, end: End, place: usize) -> u32 {
         let number = u32::try_from(self.backends.len()).unwrap_or(u32::MAX);
         let secret = u32::try_from(self.prng.below(1 << 32)).unwrap_or(0);
-        self.backends.push(Backend::new(number, end, secret));
+        self.backends.push(Backend::new(number, end, secret, place));
         number
     }
 
@@ -108,21 +123,40 @@ impl Cluster {
     /// A connection goes on by one step.
     pub(crate) fn step(&mut self, number: u32, now_us: u64) -> Progress {
         let gate = self.gate(now_us);
-        let Cluster { backends, ledger, strange, servers, prng, .. } = self;
-        let mut notified = Vec::new();
-        let mut near = SessionContext { prng, ledger, servers, strange, notified: &mut notified };
+        let Cluster { backends, ledger, strange, servers, prng, replication, .. } = self;
+        let place = backends[number as usize].place;
+        let replica = replication.as_mut().map(|hosts| {
+            hosts.others_write(place, now_us);
+            hosts.replica(place, now_us)
+        });
+        let (mut notified, mut reads) = (Vec::new(), Vec::new());
+        let mut near = SessionContext {
+            prng,
+            ledger,
+            servers,
+            strange,
+            notified: &mut notified,
+            replica,
+            reads: &mut reads,
+        };
         let (progress, asked) = backends[number as usize].step(gate, &mut near);
         if let Progress::Busy(us) = progress {
             backends[number as usize].busy_until_us = Some(now_us + us);
         }
         if let Asked::Cancel { process_id, secret } = asked {
-            let mut hit =
-                backends.iter_mut().filter(|other| other.key == (process_id, secret) && other.is_session());
+            let mut hit = backends.iter_mut().filter(|other| {
+                other.key == (process_id, secret) && other.is_session() && other.place == place
+            });
             if let Some(other) = hit.next()
                 && other.cancel(&mut near)
             {
                 self.woken.push(process_id - 10_000);
             }
+        }
+        if let (Some(hosts), Some(replica)) = (replication, replica) {
+            hosts.commit(place, &ledger.take_new(), now_us);
+            self.standby_reads += if replica.is_standby { reads.len() as u64 } else { 0 };
+            self.reads.extend(reads.into_iter().map(|tag| (tag, number, replica.at)));
         }
         self.notify(number, notified);
         progress
@@ -135,8 +169,10 @@ impl Cluster {
             let (database, client, process_id) =
                 (sender.database().to_owned(), sender.used_by(), sender.key.0);
             let one = Notification { process_id, channel, payload };
+            let place = sender.place;
             for (other, backend) in (0..).zip(&mut self.backends) {
                 if other != number
+                    && backend.place == place
                     && let Some(session) = backend.listener(&database, &one.channel)
                 {
                     session.hear(one.clone());
@@ -151,7 +187,15 @@ impl Cluster {
     pub(crate) fn stream_on(&mut self, number: u32, now_us: u64) -> Option<u64> {
         let Cluster { backends, ledger, strange, servers, prng, .. } = self;
         let mut notified = Vec::new();
-        let mut near = SessionContext { prng, ledger, servers, strange, notified: &mut notified };
+        let mut near = SessionContext {
+            prng,
+            ledger,
+            servers,
+            strange,
+            notified: &mut notified,
+            replica: None,
+            reads: &mut Vec::new(),
+        };
         let pause_us = backends[number as usize].stream_on(&mut near)?;
         backends[number as usize].busy_until_us = Some(now_us + pause_us);
         Some(pause_us)
@@ -177,6 +221,27 @@ impl Cluster {
         open
     }
 
+    /// The sessions of a host end: its processes are killed, or it is shut down. Returns them.
+    pub(crate) fn end_sessions(&mut self, place: usize, is_killed: bool) -> Vec<u32> {
+        let is_there = |(_, backend): &(u32, &mut Backend)| backend.place == place && !backend.has_ended();
+        let mut ended = Vec::new();
+        for (number, backend) in (0..).zip(&mut self.backends).filter(is_there) {
+            if is_killed {
+                backend.kill()
+            } else {
+                backend.terminate("57P01")
+            }
+            ended.push(number);
+        }
+        ended
+    }
+
+    /// Until then a host says nothing.
+    pub(crate) fn frozen_until_us(&self, number: u32) -> u64 {
+        let place = self.backends[number as usize].place;
+        self.replication.as_ref().map_or(0, |hosts| hosts.frozen_until_us(place))
+    }
+
     /// Nobody listens for a while.
     pub(crate) fn refuse_until(&mut self, until_us: u64) {
         self.refusing_until_us = until_us;
@@ -193,6 +258,7 @@ impl Cluster {
         self.refusing_until_us = 0;
         self.silent_until_us = 0;
         self.servers.max_connections = u32::MAX;
+        self.replication.iter_mut().for_each(Replication::heal);
     }
 
     fn gate(&self, now_us: u64) -> Gate {

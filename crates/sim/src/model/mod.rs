@@ -5,11 +5,14 @@
 
 pub(crate) mod backend;
 pub(crate) mod cluster;
+mod cluster_answers;
 pub(crate) mod extended;
 mod holdings;
 pub(crate) mod ledger;
 pub(crate) mod parameters;
+pub(crate) mod replication;
 pub(crate) mod reply;
+mod savepoints;
 pub(crate) mod sequences;
 pub(crate) mod session;
 mod session_statement;

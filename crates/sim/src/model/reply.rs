@@ -62,6 +62,18 @@ pub(crate) fn description(out: &mut Vec<u8>, columns: u16) {
     });
 }
 
+/// DataRow with these values, of which some are NULL.
+pub(crate) fn row_with_nulls(out: &mut Vec<u8>, values: &[Option<&[u8]>]) {
+    message(out, b'D', |body| {
+        body.extend_from_slice(&u16::try_from(values.len()).unwrap_or(0).to_be_bytes());
+        for value in values {
+            let length = value.map_or(-1, |value| i32::try_from(value.len()).unwrap_or(0));
+            body.extend_from_slice(&length.to_be_bytes());
+            body.extend_from_slice(value.unwrap_or_default());
+        }
+    });
+}
+
 /// DataRow with these values.
 pub(crate) fn row(out: &mut Vec<u8>, values: &[&[u8]]) {
     message(out, b'D', |body| {

@@ -10,6 +10,7 @@ use super::extended::{Portal, Prepared};
 use super::holdings::{HeldBefore, Holdings};
 use super::ledger::Ledger;
 use super::parameters::{Parameters, Snapshot};
+use super::replication::Replica;
 use super::reply::{self, Sqlstate};
 use super::sequences::Sequences;
 use super::statement::{IN_FAILED, Running};
@@ -33,6 +34,10 @@ pub(crate) struct SessionContext<'a> {
     pub(crate) strange: &'a mut Vec<(&'static str, String)>,
     /// What transactions that have committed notify of: channels and payloads.
     pub(crate) notified: &'a mut Vec<(String, String)>,
+    /// What its host is, if it is one of a cluster.
+    pub(crate) replica: Option<Replica>,
+    /// Requests that read the table now.
+    pub(crate) reads: &'a mut Vec<Tag>,
 }
 
 /// What a session does next.
@@ -160,6 +165,10 @@ pub(crate) struct Session {
     pub(crate) readies: VecDeque<bool>,
     /// A cancel came while COPY was waiting for data.
     pub(super) cancelled: bool,
+    /// The transaction may not write.
+    pub(super) is_read_only: bool,
+    /// It has said that its server is in recovery.
+    pub(super) reported_standby: bool,
     /// Answers; the first `flushed` bytes may be sent.
     pub(super) out: Vec<u8>,
     flushed: usize,
@@ -192,6 +201,8 @@ impl Session {
             left_open: false,
             readies: VecDeque::new(),
             cancelled: false,
+            is_read_only: false,
+            reported_standby: false,
             out: Vec::new(),
             flushed: 0,
             has_flushed: false,
@@ -470,6 +481,7 @@ impl Session {
     /// Ends the transaction: well, or with nothing done.
     pub(super) fn end_transaction(&mut self, well: bool, near: &mut SessionContext<'_>) {
         self.status = Status::Idle;
+        self.is_read_only = false;
         self.savepoints.clear();
         (self.pipelined, self.implicit, self.paused, self.left_open) = (false, false, false, false);
         self.transactions += 1;
@@ -503,6 +515,11 @@ impl Session {
     fn ready(&mut self, near: &mut SessionContext<'_>) {
         for (name, value) in self.parameters.report() {
             reply::parameter(&mut self.out, name, &value);
+        }
+        // A standby that is promoted says so with its next answer.
+        let was_promoted = near.replica.is_some_and(|replica| !replica.is_standby);
+        if was_promoted && std::mem::take(&mut self.reported_standby) {
+            reply::parameter(&mut self.out, "in_hot_standby", "off");
         }
         self.chatter(near);
         let status = if self.implicit { Status::Open } else { self.status };
@@ -575,7 +592,7 @@ impl Session {
         }
         if near.prng.chance(500_000) {
             self.notice("NOTICE", "00000", "the weather is fine", None);
-        } else {
+        } else if near.replica.is_none() {
             let value = near.prng.pick(&["on", "off"]);
             reply::parameter(&mut self.out, "in_hot_standby", value);
         }

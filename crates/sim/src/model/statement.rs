@@ -2,9 +2,10 @@
 //!
 //! Never decides whose turn it is: `session.rs` does.
 
+use super::cluster_answers::READ_ONLY;
 use super::extended::{Portal, Prepared};
 use super::reply;
-use super::session::{Progress, Savepoint, Session, SessionContext, Status};
+use super::session::{Progress, Session, SessionContext, Status};
 use super::stream::Stream;
 use crate::session_sql::SessionStatement;
 use crate::sql::{Statement, Tag, Value};
@@ -86,6 +87,10 @@ impl Session {
         if self.status == Status::Failed && !statement.ends_transaction() {
             return self.refuse("25P02", IN_FAILED, tag, near);
         }
+        self.judge_on_standby(statement, tag, near);
+        if statement.writes() && self.refuses_writes(near) {
+            return self.refuse(READ_ONLY.0, READ_ONLY.1, tag, near);
+        }
         self.sequences.note_statement(statement);
         if *statement == Statement::DivideByZero {
             return self.refuse("22012", "division by zero", tag, near);
@@ -154,6 +159,11 @@ impl Session {
             Statement::Session(SessionStatement::Question(question)) => {
                 let question = question.clone();
                 self.answer_question(&question, near);
+                return Progress::Again;
+            }
+            Statement::Cluster(question) => {
+                let question = *question;
+                self.answer_cluster(question, near);
                 return Progress::Again;
             }
             Statement::Session(SessionStatement::Relations) => {
@@ -269,6 +279,9 @@ impl Session {
         let Some(running) = self.work.as_mut().and_then(|work| work.running.as_mut()) else {
             return Progress::Waiting;
         };
+        if running.sent == 0 && running.statement.reads_table() && near.replica.is_some() {
+            near.reads.extend(running.tag);
+        }
         let value = match &running.statement {
             Statement::Select(value, _) | Statement::Sleep(value, _) => match value {
                 Value::Parameter => {
@@ -368,7 +381,8 @@ impl Session {
         near: &mut SessionContext<'_>,
     ) -> Result<String, (&'static str, &'static str)> {
         let word = match statement {
-            Statement::Begin => self.begin_block(),
+            Statement::Begin => self.begin_block(false),
+            Statement::BeginReadOnly => self.begin_block(true),
             Statement::Commit => self.commit(near),
             Statement::Rollback => self.roll_back(near),
             Statement::Insert(Value::Null) => return Err(("23502", "null value in column \"tag\"")),
@@ -459,7 +473,8 @@ impl Session {
         })
     }
 
-    fn begin_block(&mut self) -> &'static str {
+    fn begin_block(&mut self, is_read_only: bool) -> &'static str {
+        self.is_read_only |= is_read_only;
         if self.status == Status::Open {
             self.warn("25001", "there is already a transaction in progress");
         }
@@ -487,47 +502,6 @@ impl Session {
     /// One of several statements of a query, which are a block of their own.
     fn is_among_others(&self) -> bool {
         self.work.as_ref().is_some_and(|work| work.simple && work.several)
-    }
-
-    fn savepoint(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
-        self.must_be_in_block()?;
-        let (rows, parameters) = (self.pending.len(), self.parameters.snapshot());
-        let held = self.holdings.snapshot();
-        self.savepoints.push(Savepoint { name: name.to_owned(), rows, parameters, held });
-        Ok("SAVEPOINT")
-    }
-
-    fn roll_back_to(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
-        let at = self.find_savepoint(name)?;
-        self.savepoints.truncate(at + 1);
-        self.portals.retain(|_, portal| portal.level <= at);
-        self.holdings.end_cursors_behind(at);
-        self.undo_to_savepoint();
-        self.status = Status::Open;
-        Ok("ROLLBACK")
-    }
-
-    fn release(&mut self, name: &str) -> Result<&'static str, (&'static str, &'static str)> {
-        let at = self.find_savepoint(name)?;
-        self.savepoints.truncate(at);
-        self.holdings.release(at);
-        for portal in self.portals.values_mut() {
-            portal.level = portal.level.min(at);
-        }
-        Ok("RELEASE")
-    }
-
-    fn find_savepoint(&self, name: &str) -> Result<usize, (&'static str, &'static str)> {
-        self.must_be_in_block()?;
-        let at = self.savepoints.iter().rposition(|savepoint| savepoint.name == name);
-        at.ok_or(("3B001", "savepoint does not exist"))
-    }
-
-    fn must_be_in_block(&self) -> Result<(), (&'static str, &'static str)> {
-        match self.status {
-            Status::Idle => Err(("25P01", "savepoints can only be used in transaction blocks")),
-            Status::Open | Status::Failed => Ok(()),
-        }
     }
 
     fn prepare_by_sql(

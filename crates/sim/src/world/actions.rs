@@ -62,9 +62,9 @@ impl<P: Pooler> World<P> {
             Action::Connect { conn, target } => {
                 let spot = self.add_socket(shard, conn, None);
                 let now_us = self.clock.now_us();
-                let attempt = self.cluster.attempt(now_us);
-                let delay = self.network.delay_us();
                 let address = self.address_of(&target);
+                let attempt = self.cluster.attempt(setup::place_of(address), now_us);
+                let delay = self.network.delay_us();
                 if now_us < self.files_out_until_us {
                     self.clock.after(0, What::Connect(spot, Attempt::NoFile, address));
                 } else if attempt != Attempt::Unanswered {

@@ -41,7 +41,14 @@ impl<P: Pooler> World<P> {
             shares,
             chaos: self.era == Era::Chaos,
         };
-        act(&mut self.clients[number as usize], &mut scene);
+        let client = &mut self.clients[number as usize];
+        let before = client.requests();
+        act(client, &mut scene);
+        let acknowledged = std::mem::take(&mut self.checker.acknowledged);
+        if self.swarm.hosts.is_some() {
+            self.note_sent(number, before);
+            self.note_acknowledged(number, &acknowledged);
+        }
     }
 
     /// A slot gets a session.

@@ -58,6 +58,7 @@ impl<P: Pooler> World<P> {
             Fault::Shutdown => self.shut_down(),
             Fault::Takeover => self.take_over(None),
             Fault::BrokenTakeover => self.take_over(Some(while_us)),
+            host if Fault::OF_CLUSTERS.contains(&host) => self.trouble_hosts(host, while_us),
             order => self.operate(order, while_us),
         }
     }
@@ -84,6 +85,7 @@ impl<P: Pooler> World<P> {
         self.era = Era::Healing;
         let now_us = self.clock.now_us();
         self.cluster.heal(now_us);
+        self.heal_hosts();
         self.network.heal();
         self.files_out_until_us = 0;
         self.undo_everything();

@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) statements: u64,
     /// Transactions that the servers ended.
     pub(crate) transactions: u64,
+    /// Reads of clients that standbys executed.
+    pub(crate) standby_reads: u64,
     /// Events that happened.
     pub(crate) events: u64,
     /// Client sessions.
@@ -52,7 +54,7 @@ impl<P: Pooler> World<P> {
             self.checker.compare(&self.cluster.ledger);
         }
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
-        let (events, sessions) = (self.events, self.clients.len());
+        let (events, sessions, standby_reads) = (self.events, self.clients.len(), self.cluster.standby_reads);
         let (violation, trace, steps) = self.verdict();
         Outcome {
             violation,
@@ -60,6 +62,7 @@ impl<P: Pooler> World<P> {
             lines: trace.into_lines(),
             statements,
             transactions,
+            standby_reads,
             events,
             sessions,
             steps,
@@ -100,7 +103,8 @@ impl<P: Pooler> World<P> {
 
     /// Pools have shrunk to their sizes, and no server is at an address that its name has left.
     fn expect_limits_in_force(&mut self) {
-        let size = self.config.global.default_pool_size + self.config.global.reserve_pool_size;
+        let pools = self.swarm.hosts.as_ref().map_or(1, |hosts| u32::from(hosts.count) + 1);
+        let size = pools * (self.config.global.default_pool_size + self.config.global.reserve_pool_size);
         let mut found = None;
         for ((database, user), servers) in &self.names().counted().permits {
             if self.pools && *servers > size {
@@ -113,7 +117,14 @@ impl<P: Pooler> World<P> {
         for socket in self.shards.iter().flat_map(|shard| shard.sockets.iter().flatten()) {
             let moves =
                 crate::setup::HOSTS.iter().map(|host| (host, self.addresses.get(host).copied().unwrap_or(1)));
-            let mut current = moves.map(|(host, moves)| crate::setup::address_of(host, moves));
+            let replicas = self
+                .swarm
+                .hosts
+                .iter()
+                .flat_map(|hosts| (0..usize::from(hosts.count)).map(crate::setup::replica));
+            let mut current = moves
+                .map(|(host, moves)| crate::setup::address_of(host, moves))
+                .chain(replicas.map(|host| crate::setup::address_of(&host, 1)));
             // One that was on its way from a process to another is not told of.
             let is_told = self.takeovers.is_empty();
             if is_told && socket.address.is_some_and(|address| !current.any(|current| current == address)) {

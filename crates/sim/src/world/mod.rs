@@ -11,7 +11,9 @@ mod finish;
 mod operator;
 mod orders;
 mod process;
+mod reads;
 mod reload;
+mod replicas;
 mod servers;
 mod sockets;
 mod takeover;
@@ -96,6 +98,8 @@ enum What {
     Start,
     /// Something goes wrong.
     Trouble(Fault, u64),
+    /// A host that is no use any more is made a standby.
+    Rejoin(usize),
     /// The faults are over.
     Heal,
 }
@@ -212,6 +216,8 @@ pub(crate) struct World<P> {
     files_out_until_us: u64,
     /// How often a host name was moved, from 1.
     addresses: BTreeMap<&'static str, u8>,
+    /// What clients' reads must see, and which timelines the pooler was shown.
+    reads: reads::Reads,
     /// Whether there are pools to be counted.
     pools: bool,
 }
@@ -240,7 +246,7 @@ impl<P: Pooler> World<P> {
         let clock = Clock::new();
         let mut world = World {
             network: Network::new(swarm.network_conditions.clone(), prng.split(1)),
-            cluster: Cluster::new(swarm.servers.clone(), prng.split(2)),
+            cluster: Cluster::new(swarm.servers.clone(), swarm.hosts.as_ref(), prng.split(2)),
             prng: prng.split(3),
             slots: vec![None; swarm.client_mix.slots as usize],
             swarm,
@@ -270,6 +276,7 @@ impl<P: Pooler> World<P> {
             excused_until_us: 0,
             files_out_until_us: 0,
             addresses: BTreeMap::new(),
+            reads: reads::Reads::default(),
             pools: true,
         };
         world.prepare();
@@ -367,6 +374,7 @@ impl<P: Pooler> World<P> {
             What::Session(slot) => self.begin_session(slot),
             What::BackendWake(number) => self.drive_backend(number),
             What::Trouble(fault, mean_us) => self.trouble(fault, mean_us),
+            What::Rejoin(place) => self.rejoin(place),
             What::Heal => self.heal(),
         }
     }

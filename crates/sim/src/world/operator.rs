@@ -25,6 +25,10 @@ pub(super) enum Undo {
     Enable(String),
     /// A removed entry of `[databases]` is there again.
     Restore(String),
+    /// ATTACH of a host of a database.
+    Attach(String, String),
+    /// Reads of a database go to standbys again.
+    Split(String),
 }
 
 /// A command whose answer is awaited.
@@ -39,6 +43,8 @@ pub(super) enum Awaited {
     /// SHOW CLIENTS, of which one is to be killed.
     ShowClients,
     Shutdown(ShutdownMode),
+    /// DETACH or ATTACH.
+    Detach,
 }
 
 /// What an operator has done and not undone.
@@ -165,6 +171,11 @@ impl<P: Pooler> World<P> {
                 self.ask(Awaited::WaitClose, order);
             }
             Fault::Resize | Fault::Reload => self.reload(fault == Fault::Resize, &one, for_us),
+            Fault::Detach => self.detach(one, for_us),
+            Fault::Unsplit => {
+                self.split(&one, false);
+                self.undo_later(Undo::Split(one), for_us);
+            }
             _ => (),
         }
     }
@@ -211,7 +222,7 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    fn undo_later(&mut self, undo: Undo, after_us: u64) {
+    pub(super) fn undo_later(&mut self, undo: Undo, after_us: u64) {
         self.clock.after(after_us, What::Undo(undo));
     }
 
@@ -224,6 +235,8 @@ impl<P: Pooler> World<P> {
                     self.command(&Command::Disable { database, disabled: false });
                 }
             }
+            Undo::Attach(database, host) => self.order_detach(&database, &host, false),
+            Undo::Split(database) => self.split(&database, true),
             Undo::Restore(database) => {
                 if self.operator.removed.remove(&database) {
                     self.disturb(Some(&database), true);

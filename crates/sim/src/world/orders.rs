@@ -47,6 +47,9 @@ impl<P: Pooler> World<P> {
     pub(super) fn note_command(&mut self, shard: usize, command: &Command) {
         self.operator.under_way -= 1;
         let still = &mut self.shards[shard].still;
+        if let Command::Reconnect { database } = command {
+            return self.forget_shown(shard, database.as_deref());
+        }
         if let Command::Resume { database } = command {
             still.paused.remove(database);
             still.suspended_us = still.suspended_us.filter(|_| database.is_some());

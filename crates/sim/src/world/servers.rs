@@ -19,6 +19,7 @@ impl<P: Pooler> World<P> {
             self.clock.after(us, What::BackendWake(signalled));
         }
         self.checker.sent.append(&mut self.cluster.sent);
+        self.judge_reads();
         if let Some((invariant, text)) = self.cluster.strange.pop() {
             self.checker.object(invariant, text);
         }
@@ -29,6 +30,10 @@ impl<P: Pooler> World<P> {
 
     fn drive_one(&mut self, number: u32) {
         let mut bytes = Vec::new();
+        let frozen_until_us = self.cluster.frozen_until_us(number);
+        if frozen_until_us > self.clock.now_us() {
+            return self.clock.at(frozen_until_us, What::BackendWake(number));
+        }
         loop {
             if !self.write_output(number) {
                 return;

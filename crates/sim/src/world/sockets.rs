@@ -160,7 +160,7 @@ impl<P: Pooler> World<P> {
         }
         if attempt == Attempt::Accepted {
             let near = self.network.open();
-            let number = self.cluster.accept(near.peer());
+            let number = self.cluster.accept(near.peer(), setup::place_of(address));
             self.set_owner(near, Owner::Pooler(spot));
             self.set_owner(near.peer(), Owner::Backend(number));
             if let Some(socket) = self.socket(spot) {
@@ -244,13 +244,22 @@ impl<P: Pooler> World<P> {
         self.trace.bytes(&bytes);
         let readies = self.readies(end);
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
+        let mut shown = None;
         if let Some(tap) = &mut socket.tap {
             tap.read(readies);
             tap.received(&bytes, &mut self.checker);
+            if let (Some(timeline), Purpose::Session { database, .. }) =
+                (tap.take_shown_timeline(), &tap.purpose)
+            {
+                shown = Some((database.clone(), timeline));
+            }
         }
         let unsent = socket.has_unsent();
         socket.owes_drained |= unsent;
         self.deliver(spot.shard, Event::Received { conn: spot.conn, bytes: &bytes, unsent });
+        if let Some((database, timeline)) = shown {
+            self.note_shown(spot, &database, timeline);
+        }
         if self.network.readable(end) > 0 || self.network.ended(end) {
             self.wake_reader(spot);
         }
@@ -284,11 +293,15 @@ impl<P: Pooler> World<P> {
             asked_by: &|client| self.clients.get(client as usize).is_some_and(|client| client.cancels > 0),
         };
         let requests = tap.requests;
+        let rests = tap.is_at_rest();
         tap.sent(bytes, &mut checker, &known);
         self.checker = checker;
         self.cancels = cancels;
         if tap.requests > requests {
             self.expect_not_still(spot, &tap.purpose);
+            if rests {
+                self.expect_not_left_behind(spot, &tap);
+            }
         }
         if was_unknown && tap.purpose != Purpose::Unknown {
             self.learn_purpose(spot, &tap.purpose);
@@ -428,7 +441,10 @@ impl<P: Pooler> World<P> {
                 if self.has_just_been_taken_over() {
                     return;
                 }
-                let limit = pooling.pool_size + pooling.reserve_pool_size + self.listeners(database, user);
+                // Each host of a cluster has its own, and the primary's pool looks for that among them.
+                let pools = self.swarm.hosts.as_ref().map_or(1, |hosts| u32::from(hosts.count) + 1);
+                let limit =
+                    pools * (pooling.pool_size + pooling.reserve_pool_size) + self.listeners(database, user);
                 let database_limit = pooling.max_db_connections;
                 if of_pool > limit {
                     let text =

@@ -47,7 +47,7 @@ impl<P: Pooler> World<P> {
             // One that cannot be opened for another reason is not to be had by closing one elsewhere.
             let hindered = state.pool.paused || state.pool.logging_in() > 0 || state.pool.is_failing();
             let idle_elsewhere = |other: &&shard::PoolState<'_>| {
-                (other.database, other.user) == (state.database, state.user)
+                (other.database, other.user, other.host) == (state.database, state.user, state.host)
                     && other.pool.idle().first().is_some_and(|idle| long(idle.since_us))
             };
             !hindered

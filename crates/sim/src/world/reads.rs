@@ -1,0 +1,153 @@
+//! What reads must see, and which servers must not be written to any more (I19), where the servers are a cluster.
+//!
+//! Owns which commits clients were told of before they sent a request, and which timelines the pooler was shown. Each SELECT of a client's stands for a read of
+//! the whole table: a server that executes it has to have what `read_consistency` promises. What a promotion has lost is not asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use settings::ReadConsistency;
+
+use super::{ConnRef, Owner, World};
+use crate::model::replication::Position;
+use crate::pooler::Pooler;
+use crate::setup;
+use crate::sql::Tag;
+use crate::tap::{Purpose, Tap};
+
+/// How many commits were told of when a request was sent.
+#[derive(Clone, Debug, Default)]
+struct Owed {
+    /// To its own client.
+    own: usize,
+    /// To clients of its database, by each process.
+    all: Vec<usize>,
+    sent_us: u64,
+}
+
+/// Commits and timelines that were told of.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    own: BTreeMap<u32, Vec<(Tag, Position)>>,
+    /// By database, then by process.
+    all: BTreeMap<String, Vec<Vec<(Tag, Position)>>>,
+    owed: BTreeMap<Tag, Owed>,
+    /// The newest timeline that a primary has told a process of, and when, by process and database.
+    shown: BTreeMap<(usize, String), (u32, u64)>,
+    /// Where servers were used since RECONNECT: only then it is known which cluster is meant.
+    known: BTreeSet<(usize, String)>,
+    /// Where RECONNECT has let older timelines in again.
+    reconnected: BTreeSet<(usize, String)>,
+}
+
+impl<P: Pooler> World<P> {
+    /// A client has sent requests, behind this one.
+    pub(super) fn note_sent(&mut self, number: u32, before: u32) {
+        let database = &self.births[number as usize].database;
+        let reads = &mut self.reads;
+        let all = reads.all.get(database).map_or_else(Vec::new, |all| all.iter().map(Vec::len).collect());
+        let owed =
+            Owed { own: reads.own.get(&number).map_or(0, Vec::len), all, sent_us: self.clock.now_us() };
+        for request in before + 1..=self.clients[number as usize].requests() {
+            reads.owed.insert(Tag { client: number, request }, owed.clone());
+        }
+    }
+
+    /// A client was told that these rows are committed.
+    pub(super) fn note_acknowledged(&mut self, number: u32, rows: &[Tag]) {
+        let Some(hosts) = &self.cluster.replication else { return };
+        let rows: Vec<(Tag, Position)> =
+            rows.iter().filter_map(|row| Some((*row, hosts.position(*row)?))).collect();
+        let process = self.client_ends[number as usize].and_then(|end| self.process_at(end.peer()));
+        if let Some(process) = process {
+            let database = self.births[number as usize].database.clone();
+            let all = self.reads.all.entry(database).or_default();
+            all.resize_with(all.len().max(process + 1), Vec::new);
+            all[process].extend(&rows);
+        }
+        self.reads.own.entry(number).or_default().extend(rows);
+    }
+
+    /// The process that has this end of a connection.
+    fn process_at(&self, end: crate::network::End) -> Option<usize> {
+        match self.owner(end) {
+            Owner::Pooler(spot) => Some(self.shards[spot.shard].process),
+            _ => None,
+        }
+    }
+
+    /// Servers have read for clients.
+    pub(super) fn judge_reads(&mut self) {
+        for (tag, backend, at) in std::mem::take(&mut self.cluster.reads) {
+            let end = self.cluster.backend(backend).end.peer();
+            let (Some(hosts), Some(how)) = (&self.cluster.replication, &self.swarm.hosts) else { return };
+            let Some(owed) = self.reads.owed.get(&tag) else { continue };
+            let database = &self.births[tag.client as usize].database;
+            let name = self.process_at(end).map(|process| (process, database.clone()));
+            let may_be_old = name.is_some_and(|name| self.reads.reconnected.contains(&name));
+            let misses = |written: &&(Tag, Position)| {
+                let is_let_in = may_be_old && at.timeline < written.1.timeline;
+                !is_let_in && !hosts.has(at, written.1) && !hosts.is_lost(written.1)
+            };
+            let own = self.reads.own.get(&tag.client).and_then(|own| own.get(..owed.own));
+            let mut missed = own.into_iter().flatten().find(misses);
+            if how.consistency == ReadConsistency::Database && missed.is_none() {
+                let all = self.process_at(end).and_then(|process| {
+                    self.reads.all.get(database)?.get(process)?.get(..*owed.all.get(process)?)
+                });
+                missed = all.into_iter().flatten().find(misses);
+            }
+            if let Some((row, written)) = missed.filter(|_| how.consistency != ReadConsistency::Eventual) {
+                let text = format!(
+                    "{tag} was read at {at:?}, without {row} at {written:?}, which was told of before"
+                );
+                self.checker.object("I19", text);
+            }
+        }
+    }
+
+    /// A server has told of its timeline.
+    pub(super) fn note_shown(&mut self, spot: ConnRef, database: &str, timeline: u32) {
+        let name = (self.shards[spot.shard].process, database.to_owned());
+        if self.reads.known.contains(&name) {
+            let shown = self.reads.shown.entry(name).or_default();
+            if timeline > shown.0 {
+                *shown = (timeline, self.clock.now_us());
+            }
+        }
+    }
+
+    /// RECONNECT: what was shown is forgotten.
+    pub(super) fn forget_shown(&mut self, shard: usize, database: Option<&str>) {
+        let process = self.shards[shard].process;
+        let is_kept = |name: &(usize, String)| name.0 != process || database.is_some_and(|one| name.1 != one);
+        self.reads.shown.retain(|name, _| is_kept(name));
+        self.reads.known.retain(is_kept);
+        let databases = (0..self.swarm.pooling.databases).map(setup::database);
+        let forgotten = databases.map(|name| (process, name)).filter(|name| !is_kept(name));
+        self.reads.reconnected.extend(forgotten);
+    }
+
+    /// A client's request, which is newer than what was shown, was sent to a server that was at rest: that is no primary of an older timeline than was shown.
+    pub(super) fn expect_not_left_behind(&mut self, spot: ConnRef, tap: &Tap) {
+        let Some(hosts) = &self.cluster.replication else { return };
+        let Purpose::Session { database, .. } = &tap.purpose else { return };
+        let address =
+            self.shards[spot.shard].sockets[spot.conn.0 as usize].as_ref().and_then(|socket| socket.address);
+        let Some(timeline) = address.and_then(|address| hosts.writes_timeline(setup::place_of(address)))
+        else {
+            return;
+        };
+        let name = (self.shards[spot.shard].process, database.clone());
+        let (shown, shown_us) = self.reads.shown.get(&name).copied().unwrap_or_default();
+        self.reads.known.insert(name);
+        // A server that has been chosen for a request by then may get it.
+        let sent_us = tap.last.and_then(|tag| self.reads.owed.get(&tag)).map_or(0, |owed| owed.sent_us);
+        if timeline < shown && sent_us > shown_us {
+            let text = format!(
+                "shard {} sent a request to a primary of timeline {timeline} after {shown} was shown",
+                spot.shard
+            );
+            self.checker.object("I19", text);
+        }
+    }
+}
