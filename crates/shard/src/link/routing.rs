@@ -30,6 +30,7 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
         core.local_pools.get(primary).is_some_and(|local_pool| local_pool.serves.split().is_some());
     if is_split {
         left_behind::leave_old_primary(core, primary);
+        note_timeline(core, primary);
     }
     let Some(request) = request.filter(|_| is_split) else {
         match core.conns.client_mut(conn) {
@@ -63,6 +64,15 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
     };
     client.routed.go_to_standby(standby, judged != RequestRouting::Standby);
     standby
+}
+
+/// Another thread may have found a primary on a newer timeline: standbys that follow an older one have nothing of what clients have written there.
+fn note_timeline(core: &mut Core, primary: PoolId) {
+    if let Some((local_pool, cluster)) = core.local_pools.with_cluster(primary)
+        && let Some((_, timeline)) = local_pool.pool.database().cluster.known()
+    {
+        cluster.note_timeline(timeline);
+    }
 }
 
 /// Whether a request of the primary writes.

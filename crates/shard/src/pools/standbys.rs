@@ -48,8 +48,8 @@ pub(crate) fn make(core: &mut Core, primary: PoolId, entry: &Database) {
         let label = label(&entry.host[place], entry, place);
         let shared = core.pool_registry.host_pool(&name, &user, &label);
         shared.spread_to(core.id.0);
-        let is_needed =
-            core.local_pools.cluster(cluster).is_some_and(|known| known.may_be_standby(place, now_us));
+        let is_needed = core.exporting.is_none()
+            && core.local_pools.cluster(cluster).is_some_and(|known| known.may_be_standby(place, now_us));
         let serves = Serves::Standby(Standby { primary: Some(primary), cluster, place, label, is_needed });
         let made = pools::new_local_pool(core, (&name, &user), &own, shared, catalog, serves);
         standbys.push(core.local_pools.insert(made));
