@@ -42,11 +42,11 @@ impl<P: Pooler> World<P> {
             chaos: self.era == Era::Chaos,
         };
         let client = &mut self.clients[number as usize];
-        let before = client.requests();
+        let (before, goes_on) = (client.requests(), client.is_in_transaction());
         act(client, &mut scene);
         let acknowledged = std::mem::take(&mut self.checker.acknowledged);
         if self.swarm.hosts.is_some() {
-            self.note_sent(number, before);
+            self.note_sent(number, before, goes_on);
             self.note_acknowledged(number, &acknowledged);
         }
     }

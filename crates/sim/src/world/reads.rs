@@ -35,18 +35,22 @@ pub(super) struct Reads {
     shown: BTreeMap<(usize, String), (u32, u64)>,
     /// Where servers were used since RECONNECT: only then it is known which cluster is meant.
     known: BTreeSet<(usize, String)>,
-    /// Where RECONNECT has let older timelines in again.
-    reconnected: BTreeSet<(usize, String)>,
+    /// Databases for which RECONNECT has let older timelines in again, also into processes that took over since.
+    reconnected: BTreeSet<String>,
 }
 
 impl<P: Pooler> World<P> {
-    /// A client has sent requests, behind this one.
-    pub(super) fn note_sent(&mut self, number: u32, before: u32) {
+    /// A client has sent requests, behind this one. In a transaction that `goes_on` they are owed what its beginning was: its server was chosen then.
+    pub(super) fn note_sent(&mut self, number: u32, before: u32, goes_on: bool) {
         let database = &self.births[number as usize].database;
         let reads = &mut self.reads;
         let all = reads.all.get(database).map_or_else(Vec::new, |all| all.iter().map(Vec::len).collect());
-        let owed =
-            Owed { own: reads.own.get(&number).map_or(0, Vec::len), all, sent_us: self.clock.now_us() };
+        let begun = reads.owed.get(&Tag { client: number, request: before }).filter(|_| goes_on).cloned();
+        let owed = begun.unwrap_or_else(|| Owed {
+            own: reads.own.get(&number).map_or(0, Vec::len),
+            all,
+            sent_us: self.clock.now_us(),
+        });
         for request in before + 1..=self.clients[number as usize].requests() {
             reads.owed.insert(Tag { client: number, request }, owed.clone());
         }
@@ -82,8 +86,7 @@ impl<P: Pooler> World<P> {
             let (Some(hosts), Some(how)) = (&self.cluster.replication, &self.swarm.hosts) else { return };
             let Some(owed) = self.reads.owed.get(&tag) else { continue };
             let database = &self.births[tag.client as usize].database;
-            let name = self.process_at(end).map(|process| (process, database.clone()));
-            let may_be_old = name.is_some_and(|name| self.reads.reconnected.contains(&name));
+            let may_be_old = self.reads.reconnected.contains(database);
             let misses = |written: &&(Tag, Position)| {
                 let is_let_in = may_be_old && at.timeline < written.1.timeline;
                 !is_let_in && !hosts.has(at, written.1) && !hosts.is_lost(written.1)
@@ -123,8 +126,7 @@ impl<P: Pooler> World<P> {
         self.reads.shown.retain(|name, _| is_kept(name));
         self.reads.known.retain(is_kept);
         let databases = (0..self.swarm.pooling.databases).map(setup::database);
-        let forgotten = databases.map(|name| (process, name)).filter(|name| !is_kept(name));
-        self.reads.reconnected.extend(forgotten);
+        self.reads.reconnected.extend(databases.filter(|name| database.is_none_or(|one| name == one)));
     }
 
     /// A client's request, which is newer than what was shown, was sent to a server that was at rest: that is no primary of an older timeline than was shown.
