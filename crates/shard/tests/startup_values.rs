@@ -253,11 +253,29 @@ fn half_a_notice_behind_the_answer_is_still_the_clients() {
         world.receive(server, &notice[9..]);
         assert!(world.sent.remove(&client).unwrap().ends_with(&notice));
         assert!(world.text(server).contains("SET application_name='mine';"));
-        done(&mut world, server, "SET", Some("mine"), status);
+        for _ in 0..if status == Status::InTransaction { 2 } else { 1 } {
+            done(&mut world, server, "SET", Some("mine"), status);
+        }
         assert!(world.text(server).ends_with("select 1\0"));
         world.answer(server, Status::Idle);
         assert_eq!(world.tags(client), "CZ");
     }
+}
+
+/// Several statements in one query would end a block that messages without a Sync have begun.
+#[test]
+fn in_a_block_each_value_is_set_by_a_query_of_its_own() {
+    let mut world = World::new("default_pool_size = 1");
+    let (client, server) = client_in_a_block(&mut world);
+    world.query(client, "reset all");
+    world.sent.clear();
+    done(&mut world, server, "RESET", Some(""), Status::InTransaction);
+    world.query(client, "select 1");
+    assert_eq!(world.tags(server), "QQ");
+    done(&mut world, server, "SET", Some("mine"), Status::InTransaction);
+    assert_eq!(world.tags(server), "", "the second one is not answered");
+    done(&mut world, server, "SET", None, Status::InTransaction);
+    assert_eq!(world.tags(server), "Q");
 }
 
 #[test]

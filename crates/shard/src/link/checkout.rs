@@ -4,6 +4,7 @@
 //! ReadyForQuery said idle, no frame is half sent either way, nothing is unsent, no COPY runs and no cancel is on its
 //! way. Everything else ends with the connection closed.
 
+use session::Parameters;
 use settings::PoolMode;
 use telemetry::Level;
 
@@ -410,8 +411,15 @@ pub(crate) fn prepare(
     server.query_us = now_us;
     let (protocol, wanted) = (&mut server.protocol, client.parameters.clone());
     protocol.collect_notifications(true);
+    // Several statements in one query would end a block that messages without a Sync have begun (PostgreSQL 55.2.4, pipelining).
+    let is_in_block = protocol.in_block();
     if let Some(at) = protocol.boundary() {
-        core.outbox.write(server_conn, |out| protocol.send_internal_query(at, out, sets));
+        core.outbox.write(server_conn, |out| match is_in_block {
+            true => Parameters::statements(sets).for_each(|set| {
+                protocol.send_internal_query(at, out, &format!("{set};"));
+            }),
+            false => protocol.send_internal_query(at, out, sets),
+        });
     }
     // The client may be gone when the answer comes, and the answer may be no.
     parameters::mark_unreported_unknown(core, server_conn, Some(&wanted));

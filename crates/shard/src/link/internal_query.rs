@@ -98,7 +98,8 @@ fn idle_server_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let Some(server) = core.server(conn) else { return };
     let Phase::InternalQuery(internal_query) = server.phase else { return };
-    if matches!(internal_query, InternalQuery::Statements(_)) && server.protocol.is_busy() {
+    let may_be_several = matches!(internal_query, InternalQuery::Statements(_) | InternalQuery::Restore(_));
+    if may_be_several && server.protocol.is_busy() {
         return; // Each statement is a query.
     }
     let failed = server.internal_error.take();
