@@ -415,6 +415,28 @@ fn a_server_that_does_not_answer_which_cluster_it_is_of_is_not_used_once_that_is
     assert!(world.tags(conn).contains('X'));
 }
 
+/// Before the next look at all pools.
+#[test]
+fn an_idle_server_serves_nobody_once_another_thread_has_found_a_newer_primary() {
+    let directory = Arc::new(world::OneShard::default());
+    let text =
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let mut world = World::beside(directory.clone(), text);
+    let client = world.client(&[]);
+    world.connecting.truncate(1);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.text(old);
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.query(client, "insert");
+    let sent = world.text(old);
+    assert!(!sent.contains("insert") && sent.contains('X'), "{sent}");
+    world.event(Event::HungUp { conn: old });
+    world.pass(400);
+    let (new, _) = opening(&mut world);
+    reports_as(&mut world, new, &PRIMARY, (CLUSTER, Some(2)));
+    assert!(world.text(new).contains("insert"));
+}
+
 #[test]
 fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
     let directory = Arc::new(world::OneShard::default());

@@ -12,9 +12,9 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, login_server, notify, opening,
-    parameters, pins, positions, relations, relay, routing, sequences, server_end, session_state, shuffle,
-    sql_statements,
+    backpressure, client_end, first_message, greet, internal_query, left_behind, login_server, notify,
+    opening, parameters, pins, positions, relations, relay, routing, sequences, server_end, session_state,
+    shuffle, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -91,6 +91,13 @@ fn link_or_prepare(
     }
     let now_us = core.now.mono_us;
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
+    if let Some(timeline) = server.timeline
+        && matches!(client.phase, client::Phase::Idle)
+        && core.local_pools.get(server.pool).is_some_and(|pool| pool.has_newer_primary(timeline))
+    {
+        left_behind::refuse(core, client_conn, server_conn);
+        return None;
+    }
     let has_moved = client.server_used_last.replace(server_conn.0) != Some(server_conn.0);
     if has_moved {
         server.protocol.forget_unnamed_of(client.id);

@@ -4,7 +4,7 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::server_end;
+use crate::link::{checkout, opening, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
@@ -21,6 +21,18 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
             server.close_when_free = Some(CloseReason::LeftBehind);
         }
         close_if_idle(core, conn);
+    }
+}
+
+/// Closes a server of an older primary instead of giving it to this idle client, which waits for another one.
+#[cold]
+pub(crate) fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let Some(client) = core.client(client_conn) else { return };
+    let (pool, since_us) = (client.served_by(), client.request_us);
+    server_end::close_server(core, server_conn, CloseReason::LeftBehind);
+    checkout::enqueue(core, client_conn, since_us);
+    if let Some(pool_id) = pool {
+        opening::serve_or_open(core, pool_id);
     }
 }
 
