@@ -125,6 +125,12 @@ class Postgres:
         """Stops the server; SIGINT is PostgreSQL's "fast", SIGQUIT its "immediate" stop."""
         host.stop(self.process, mode, signal.SIGQUIT, timeout=30)
 
+    def remove(self):
+        """Stops it and removes its files: some 100 MB each, of which a whole run would fill the disk."""
+        self.stop(signal.SIGQUIT)
+        if not os.environ.get("WEIR_KEEP"):
+            shutil.rmtree(self.directory, ignore_errors=True)
+
     def kill(self):
         """kill -9 of the postmaster and of every process it has started, each by its id."""
         family = [*host.children(self.process.pid), self.process.pid]

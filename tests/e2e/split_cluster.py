@@ -41,7 +41,7 @@ class Cluster:
 
     def stop(self):
         for server in (*self.standbys, self.primary):
-            server.stop()
+            server.remove()
 
 
 def where(cluster, client, statement="select {}"):

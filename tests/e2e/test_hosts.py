@@ -102,6 +102,7 @@ def test_hosts_have_states_positions_and_lag(weir, cluster):
     assert summary(pooler) == {
         "database": "app", "hosts": 3, "standbys": 2, "primary": f"127.0.0.1:{cluster.primary.port}", "timeline": 1,
         "system_identifier": str(system), "state": "ok", "detail": "Nothing to do.",
+        "topology": "probe", "topology_state": None, "topology_detail": None,
     }
 
 

@@ -87,7 +87,7 @@ def cluster(pg, scratch):
     standbys = [postgres.Standby(primary, host.new_directory(scratch, name)) for name in ("standby1", "standby2")]
     yield primary, *standbys
     for server in (*standbys, primary):
-        server.stop()
+        server.remove()
 
 
 def written(directory, conf, *arguments, check=True):

@@ -147,8 +147,9 @@ def test_standbys_get_reads_by_their_weights(weir, cluster):
     client = pooler.connect("app")
     host.eventually(lambda: where(cluster, client) == where(cluster, client) == "standby1")
     host.eventually(lambda: where(cluster, client) == "standby2")
-    places = [where(cluster, client) for _ in range(12)]
-    assert [places.count(name) for name in ("primary", "standby1", "standby2")] == [0, 9, 3]
+    # A server that is being asked how far it is counts as busy, so that the shares are not exact.
+    places = [where(cluster, client) for _ in range(40)]
+    assert places.count("primary") == 0 and 22 <= places.count("standby1") <= 34, places
     pooler.databases["app"] = cluster.entry("weight=1,0,1")
     pooler.reload()
     host.eventually(lambda: {where(cluster, client) for _ in range(3)} == {"standby2"})

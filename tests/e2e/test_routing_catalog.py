@@ -37,7 +37,7 @@ def corpus(pg):
 def standby(pg, corpus, scratch):
     server = postgres.Standby(pg, host.new_directory(scratch, "standby"))
     yield server
-    server.stop()
+    server.remove()
 
 
 def test_the_names_are_those_of_the_corpus(pg, corpus):

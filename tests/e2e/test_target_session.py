@@ -26,7 +26,7 @@ def pair(pg, scratch):
     standby = postgres.Standby(primary, host.new_directory(scratch, "standby"))
     yield primary, standby
     for server in (standby, primary):
-        server.stop()
+        server.remove()
 
 
 def entry(pair, more=""):
