@@ -44,6 +44,7 @@ impl Attempt {
     /// This request has been sent, all of it.
     pub(crate) fn begin(&mut self, request: &[u8]) {
         self.request.clear();
+        self.answer.clear(); // An attempt that was given up may have left some.
         if request.len() <= MAX_REQUEST_BYTES && is_repeatable(request) {
             self.request.extend_from_slice(request);
             self.state = State::Open;
