@@ -8,7 +8,7 @@ use sql::Routing;
 use telemetry::Level;
 
 use crate::ConnId;
-use crate::client::{Phase, routed::Writes};
+use crate::client::{Client, Phase, routed::Writes};
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{backpressure, checkout, first_message, relay, server_end};
@@ -85,11 +85,7 @@ fn repeat(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some((request, cause)) = server.attempt.take() else { return };
     let writes = if cause == Some(Cause::Statement) { Writes::Yes } else { Writes::No };
-    client.request.held.splice(0..0, request);
-    client.routed.repeat(writes);
-    if let Some(query_tracker) = &mut client.query_tracker {
-        query_tracker.repeats();
-    }
+    give_back(client, request, writes);
     checkout::release(core, server_conn);
     if core.server(server_conn).is_some_and(|server| server.client() == Some(client_conn)) {
         server_end::close_server(core, server_conn, CloseReason::Unclean);
@@ -119,16 +115,21 @@ pub(crate) fn server_lost(core: &mut Core, server_conn: ConnId, text: &str) -> b
     server_end::close_server(core, server_conn, CloseReason::Message(text));
     server_end::let_go(core, server_conn);
     let Some(client) = core.conns.client_mut(client_conn) else { return true };
-    client.request.held.splice(0..0, request);
-    client.routed.repeat(Writes::No);
+    give_back(client, request, Writes::No);
     if let Some(statements) = client.request.statements.as_deref_mut() {
         statements.request_repeats(&mut core.registry);
     }
+    go_on(core, client_conn);
+    true
+}
+
+/// The request is in front of what its client has sent behind it, and the primary's.
+fn give_back(client: &mut Client, request: Vec<u8>, writes: Writes) {
+    client.request.held.splice(0..0, request);
+    client.routed.repeat(writes);
     if let Some(query_tracker) = &mut client.query_tracker {
         query_tracker.repeats();
     }
-    go_on(core, client_conn);
-    true
 }
 
 /// The client has no server any more, and what it has sent is held.
