@@ -177,10 +177,11 @@ mod tests {
                     write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
                     continue;
                 }
-                write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+                // Told before it is answered: whoever has the answer finds it told.
                 if sender.send(request).is_err() {
                     return;
                 }
+                write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
             }
         });
         (port, requests)

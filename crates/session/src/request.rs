@@ -325,6 +325,8 @@ impl Step<'_, '_> {
         if self.context.refuses_simple {
             return RequestAction::Stop(ClientFault::SimpleQuery.into());
         }
+        // What comes behind it is none of its text.
+        let rest = &rest[..rest.len().min(header.frame_bytes as usize)];
         let Some(begins) = begins_block(header, rest) else { return RequestAction::Hold };
         let effects = match self.effects_of_followed(header, rest, at, out) {
             Ok(effects) => effects,
@@ -540,7 +542,7 @@ fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
     if header.frame_bytes > BYTES {
         return Some(false);
     }
-    if !rest.get(HEADER_BYTES)?.eq_ignore_ascii_case(&b'b') {
+    if header.frame_bytes as usize == HEADER_BYTES || !rest.get(HEADER_BYTES)?.eq_ignore_ascii_case(&b'b') {
         return Some(false);
     }
     let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
