@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settings::Config;
 
-use crate::{AdminReply, RequestId, ServerQuery, ServerQueryResult, ShardId, Subject};
+use crate::{AdminReply, CacheNews, RequestId, ServerQuery, ServerQueryResult, ShardId, Subject};
 
 /// From the control thread. A command with a request id is answered with [`crate::Report::Done`], once, when it is
 /// complete.
@@ -112,6 +112,8 @@ pub enum Command {
         /// As the canceling client sent it: process id and secret.
         key: Box<[u8]>,
     },
+    /// What is new of an entry's primary, for the answers that are kept of it (`query_cache`).
+    CacheNews(CacheNews),
     /// The answer to a console client's statement.
     Reply(AdminReply),
     /// Run a query for the control thread; [`crate::Report::ServerQueryDone`] answers, unless it is withdrawn. Any

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod cache_news;
 pub mod command;
 pub mod listing;
 pub mod report;
@@ -15,6 +16,7 @@ pub mod signal;
 pub use admin::{
     AdminQuery, AdminReply, Cell, Column, ColumnType, ErrorKind, ReplyPart, Role, StatementMode,
 };
+pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
     ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,

@@ -238,7 +238,9 @@ mod tests {
     /// Its text has not even its NUL; the Bind behind it is no part of it.
     #[test]
     fn an_empty_query_message_ends_where_it_ends() {
-        for behind in [&b"B\0\x01Q\0_\xbe;\0\x01\0\0\0\0\0\0\t\x01"[..], b"B\0\x04B\0\0\xc2B\0\0\0\0\x04\xc2n\0\0"] {
+        for behind in
+            [&b"B\0\x01Q\0_\xbe;\0\x01\0\0\0\0\0\0\t\x01"[..], b"B\0\x04B\0\0\xc2B\0\0\0\0\x04\xc2n\0\0"]
+        {
             request(&[b"Q\0\0\0\x04", behind].concat());
         }
     }

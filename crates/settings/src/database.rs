@@ -10,6 +10,7 @@ use crate::codec::{
 use crate::finding::Origin;
 use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
 use crate::replica_lag::ReplicaLag;
+use crate::size::Size;
 use crate::table::{Row, live_row};
 use crate::topology::{PatroniUrls, Topology};
 use std::fmt;
@@ -47,6 +48,12 @@ pub struct Database {
     pub max_replica_lag: ReplicaLag,
     /// Shares of the reads that the hosts get as standbys.
     pub weight: Weights,
+    /// Bytes that answers of the entry may take in the query cache; 0 is none.
+    pub query_cache: u64,
+    /// The most age of what the primary is known to hold, where an answer is used again.
+    pub query_cache_max_staleness: Duration,
+    /// The user that follows the primary's changes; `None` is `user`.
+    pub query_cache_user: Option<String>,
     /// The user of every server connection, regardless of the client's.
     pub user: Option<String>,
     /// The secret of `user`, in clear.
@@ -121,6 +128,9 @@ impl Database {
             read_after_write: ReadAfterWrite::default(),
             max_replica_lag: ReplicaLag::default(),
             weight: Weights::one(1),
+            query_cache: 0,
+            query_cache_max_staleness: Duration::from_secs(1),
+            query_cache_user: None,
             user: None,
             password: None,
             pool_size: None,
@@ -217,6 +227,9 @@ rows! {
     read_after_write: ReadAfterWrite, "transaction", Reload, "How long a client that has written reads from the primary only: as long as its transaction, as long as its session, or always.", own;
     max_replica_lag: ReplicaLag, "0", Reload, "A standby that is further behind serves no reads: seconds, or bytes of WAL with a unit (16MB); 0 is no limit.", own;
     weight: WeightList, "1", Reload, "Shares of the reads that the hosts get as standbys: one number for all or, with commas between them, one for each (0 to 1000); 0 is none.", own;
+    query_cache: Size, "0", Reload, "Memory for answers to reads that are used again until the primary's changes say otherwise, in bytes with a unit (64MB); 0 is none.", own;
+    query_cache_max_staleness: Seconds, "1", Reload, "An answer is used again only if Weir has all changes of the primary until so many seconds ago.", own;
+    query_cache_user: Text, unset, Reload, "User that follows the primary's changes for query_cache: it needs REPLICATION, and its password is in auth_file; unless given, `user`.", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
     pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
@@ -273,6 +286,7 @@ mod tests {
                 "eventual",
                 "always_primary",
                 "patroni http://h",
+                "64MB",
             ]
             .iter()
             .any(|word| (row.assign)(&mut database, word).is_ok());

@@ -31,6 +31,7 @@ mod raw_config;
 mod replica_lag;
 mod resolver;
 mod show;
+mod size;
 mod table;
 mod tls_files;
 mod tokens;

@@ -5,10 +5,8 @@
 use std::time::Duration;
 
 use crate::codec::Seconds;
+use crate::size;
 use crate::value::{BadValue, Codec, ValueKind};
-
-/// The units of bytes, as PostgreSQL's configuration has them.
-const UNITS: [(&str, u32); 5] = [("tb", 40), ("gb", 30), ("mb", 20), ("kb", 10), ("b", 0)];
 
 /// The most lag of a standby that serves reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,14 +25,10 @@ impl Codec for ReplicaLag {
     const KIND: ValueKind = ValueKind::Lag;
 
     fn read(text: &str) -> Result<ReplicaLag, BadValue> {
-        let lower = text.trim().to_ascii_lowercase();
-        let with_unit =
-            UNITS.iter().find_map(|(unit, shift)| lower.strip_suffix(unit).map(|number| (number, *shift)));
-        if let Some((number, shift)) = with_unit {
-            let number: u64 = number.trim_end().parse().map_err(|_| BadValue::NotALag)?;
-            let bytes = number.checked_shl(shift).filter(|bytes| bytes >> shift == number);
-            return bytes.map(|bytes| limit(bytes, ReplicaLag::Bytes(bytes))).ok_or(BadValue::NotALag);
+        if let Some(bytes) = size::parse(text) {
+            return bytes.map(|bytes| limit(bytes, ReplicaLag::Bytes(bytes))).map_err(|_| BadValue::NotALag);
         }
+        let lower = text.trim().to_ascii_lowercase();
         let (number, parts) = match (lower.strip_suffix("ms"), lower.strip_suffix('s')) {
             (Some(number), _) => (number, 1_000),
             (None, Some(number)) => (number, 1),
@@ -48,11 +42,7 @@ impl Codec for ReplicaLag {
         Some(match value {
             ReplicaLag::Unlimited => "0".to_owned(),
             ReplicaLag::Time(time) => time.as_secs_f64().to_string(),
-            ReplicaLag::Bytes(bytes) => {
-                let fits = |(_, shift): &&(&str, u32)| bytes.trailing_zeros() >= *shift;
-                let (unit, shift) = UNITS.iter().find(fits).copied().unwrap_or(("b", 0));
-                format!("{}{}", bytes >> shift, if unit == "b" { "B" } else { unit_word(unit) })
-            }
+            ReplicaLag::Bytes(bytes) => size::show(*bytes),
         })
     }
 }
@@ -60,16 +50,6 @@ impl Codec for ReplicaLag {
 /// 0 is no limit.
 fn limit(value: u64, lag: ReplicaLag) -> ReplicaLag {
     if value == 0 { ReplicaLag::Unlimited } else { lag }
-}
-
-/// As PostgreSQL writes it.
-fn unit_word(unit: &str) -> &'static str {
-    match unit {
-        "kb" => "kB",
-        "mb" => "MB",
-        "gb" => "GB",
-        _ => "TB",
-    }
 }
 
 #[cfg(test)]

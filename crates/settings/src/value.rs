@@ -33,6 +33,8 @@ pub enum ValueKind {
     Percent,
     /// A size in bytes.
     Bytes,
+    /// Bytes with a unit.
+    Size,
     /// Seconds, decimals allowed.
     Seconds,
     /// Seconds, or bytes with their unit.
@@ -70,6 +72,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Percent => "percent",
             ValueKind::Bytes => "bytes",
             ValueKind::Seconds => "seconds, decimals allowed",
+            ValueKind::Size => "bytes with a unit",
             ValueKind::Lag => "seconds, or bytes with a unit",
             ValueKind::WholeSeconds => "whole seconds",
             ValueKind::Milliseconds => "milliseconds",
@@ -103,6 +106,8 @@ pub enum BadValue {
     NotADuration,
     /// Neither a time nor bytes with a unit.
     NotALag,
+    /// Not bytes with a unit.
+    NotASize,
     /// None of these words.
     NotAChoice(&'static [&'static str]),
     /// Empty where a value is required.
@@ -125,6 +130,7 @@ impl fmt::Display for BadValue {
             BadValue::NotABoolean => out.write_str("is not a boolean (0, 1, on, off, yes, no, true, false)"),
             BadValue::NotADuration => out.write_str("is not a time in seconds"),
             BadValue::NotALag => out.write_str("is neither a time in seconds nor a size like 16MB"),
+            BadValue::NotASize => out.write_str("is not a size like 16MB"),
             BadValue::NotAChoice(words) => write!(out, "is not one of {}", words.join(", ")),
             BadValue::Empty => out.write_str("must not be empty"),
             BadValue::Console => out.write_str(

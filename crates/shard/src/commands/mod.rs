@@ -48,6 +48,7 @@ impl ShardState {
                 self.configure(Arc::clone(&self.core.config));
             }
             Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
+            Command::CacheNews(_) => {}
             Command::Reply(reply) => self.console.console_reply(&mut self.core, reply),
             Command::RunServerQuery { request, query } => {
                 self.auth_queries.query_for_control(&mut self.core, request, *query)
