@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::KnownCluster;
+use crate::{CacheBudget, KnownCluster};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -159,6 +159,8 @@ pub struct ConnectionCounts {
     pub(crate) listeners: PermitCounter,
     /// Of a database: what its servers are servers of.
     pub cluster: KnownCluster,
+    /// Of a database: what the answers that are kept of it take.
+    pub cache: CacheBudget,
     /// A database that was made from `*` and logged.
     registered: AtomicBool,
 }

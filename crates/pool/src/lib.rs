@@ -39,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cache_budget;
 mod dedicated;
 pub mod global_limits;
 mod known_cluster;
@@ -48,6 +49,7 @@ mod pins;
 pub mod pool;
 pub mod queue;
 
+pub use cache_budget::CacheBudget;
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };

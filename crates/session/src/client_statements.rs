@@ -254,6 +254,11 @@ impl ClientStatements {
         self.unanswered.is_empty()
     }
 
+    /// The client has got the description of the statement that a name stands for.
+    pub fn note_description(&mut self) {
+        self.describe_history.describes = true;
+    }
+
     /// Names with what they stand for.
     pub fn names(&self) -> impl Iterator<Item = (&[u8], StatementId)> {
         self.names.iter().filter_map(|(name, entry)| entry.answered.map(|id| (&**name, id)))

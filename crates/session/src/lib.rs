@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyses;
+mod cached_request;
 pub mod changing_relations;
 mod client_statements;
 pub mod description;
@@ -42,6 +43,7 @@ pub mod startup_request;
 mod statement_text;
 mod transaction_control;
 
+pub use cached_request::{AnswerEnd, CachedRequest, answer_end};
 pub use client_statements::{ClientStatements, Lookup};
 pub use description::Description;
 pub use fault::{ClientFault, ServerFault};

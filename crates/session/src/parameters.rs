@@ -283,6 +283,24 @@ impl Parameters {
         self.set_others(other.others().clone());
     }
 
+    /// Appends what tells these values from others, but for those that no client sets and what SQL has prepared. False if one is not known.
+    pub fn append_key(&self, tracked: &Tracked, key: &mut Vec<u8>) -> bool {
+        const NONE: u8 = 0xff; // No UTF-8 has it.
+        for position in (0..self.values.tracked.len()).filter(|position| !tracked.is_read_only(*position)) {
+            match self.value(position) {
+                Some(value) if reported::is_unknown(value) => return false,
+                Some(value) => key.extend_from_slice(value.as_bytes()),
+                None => key.push(NONE),
+            }
+            key.push(0);
+        }
+        for (name, value) in self.others().iter() {
+            key.extend([name.as_bytes(), b"\0", value.as_bytes(), b"\0"].concat());
+        }
+        key.push(NONE);
+        true
+    }
+
     /// The same values (same list, or equal ones).
     #[inline]
     #[must_use]
@@ -445,6 +463,33 @@ mod tests {
         client.set(APPLICATION_NAME, "a");
         assert!(!client.shared_with(&server));
         assert_eq!(client.sets_from(&server, &tracked).as_deref(), Some("SET application_name='a';"));
+    }
+
+    #[test]
+    fn keys_tell_values_apart() {
+        let tracked = Tracked::new([]);
+        let key = |parameters: &Parameters| {
+            let mut key = Vec::new();
+            parameters.append_key(&tracked, &mut key).then_some(key)
+        };
+        let none = Parameters::unknown(&tracked);
+        let mut keys = vec![key(&none)];
+        for (position, value) in [(0, ""), (0, "UTF8"), (1, "UTF8"), (APPLICATION_NAME, "a")] {
+            let mut parameters = none.clone();
+            parameters.set(position, value);
+            keys.push(key(&parameters));
+        }
+        let mut others = none.clone();
+        others.set_others(SessionSettings::new([("a.b".to_owned(), "c".to_owned())]));
+        keys.push(key(&others));
+        keys.sort();
+        keys.dedup();
+        assert!(keys.len() == 6 && keys.iter().all(Option::is_some));
+        let mut standby = none.clone();
+        standby.set(tracked.position(b"in_hot_standby").unwrap(), "on");
+        assert_eq!(key(&standby), key(&none));
+        standby.doubt(0);
+        assert_eq!(key(&standby), None);
     }
 
     #[test]

@@ -110,6 +110,16 @@ impl Config {
             && self.pool_mode(database, user) != PoolMode::Session
     }
 
+    /// Answers to reads of a pool's clients may be used again.
+    pub fn caches_reads(&self, database: &Database, user: Option<&User>) -> bool {
+        database.query_cache > 0 && self.follows_sessions(database, user)
+    }
+
+    /// Which requests of a pool's clients only read is known, its own connections go to the primary, and its servers are asked how far they are.
+    pub fn judges_reads(&self, database: &Database, user: Option<&User>) -> bool {
+        self.splits_reads(database, user) || self.caches_reads(database, user)
+    }
+
     /// Clients of a pool keep their session state though they do not keep their server connections.
     pub fn follows_sessions(&self, database: &Database, user: Option<&User>) -> bool {
         let state = user.and_then(|user| user.session_state).or(database.session_state);

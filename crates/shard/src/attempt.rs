@@ -1,6 +1,6 @@
-//! A request that a standby runs, as long as it may be repeated by the primary (`read_write_split`).
+//! A request whose answer is not passed on unseen: a standby runs it, and it may be repeated by the primary (`read_write_split`), or its answer is stored (`query_cache`).
 //!
-//! Owns the copy of the request, and the answer until it says something. What is a refusal is `session`'s; what comes of one, `link::repeat`'s.
+//! Owns the copy of the request, and the answer until it says something. What is a refusal is `session`'s; what comes of one, `link::repeat`'s; what is stored, `link::cached`'s.
 
 use session::{Cause, FirstAnswer, Refusal, is_repeatable};
 
@@ -21,8 +21,10 @@ enum State {
     /// Nothing is to be repeated.
     #[default]
     Over,
-    /// Nothing of the answer has been passed on.
-    Open,
+    /// Nothing of the answer has been passed on. `recorded`: it is to be stored.
+    Open { recorded: bool },
+    /// The answer is passed on, and stored (`query_cache`).
+    Recorded,
     /// It was refused, and is repeated once the refusal is read to its end.
     Refused(Cause),
 }
@@ -47,8 +49,21 @@ impl Attempt {
         self.answer.clear(); // An attempt that was given up may have left some.
         if request.len() <= MAX_REQUEST_BYTES && is_repeatable(request) {
             self.request.extend_from_slice(request);
-            self.state = State::Open;
+            self.state = State::Open { recorded: false };
         }
+    }
+
+    /// The answer to what has been sent is stored as it passes.
+    pub(crate) fn record(&mut self) {
+        self.state = match self.state {
+            State::Open { .. } => State::Open { recorded: true },
+            State::Over | State::Recorded | State::Refused(_) => State::Recorded,
+        };
+    }
+
+    /// What the server has said, and what it says next, is stored.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.state == State::Recorded
     }
 
     /// What the server says is not passed on unseen.
@@ -65,9 +80,11 @@ impl Attempt {
 
     /// The server has sent this.
     pub(crate) fn answered(&mut self, bytes: &[u8]) -> Answer {
-        if self.state != State::Open {
-            return Answer::Dropped;
-        }
+        let recorded = match self.state {
+            State::Open { recorded } => recorded,
+            State::Recorded => return Answer::Passed(None),
+            State::Over | State::Refused(_) => return Answer::Dropped,
+        };
         let is_first = self.answer.is_empty();
         if !is_first {
             self.answer.extend_from_slice(bytes);
@@ -79,7 +96,7 @@ impl Attempt {
             }
             FirstAnswer::Open => Answer::Open,
             FirstAnswer::Passed => {
-                self.end();
+                self.state = if recorded { State::Recorded } else { State::Over };
                 Answer::Passed((!is_first).then(|| std::mem::take(&mut self.answer)))
             }
             FirstAnswer::Refused(refusal) => {
@@ -98,8 +115,8 @@ impl Attempt {
     /// The request is to be repeated now, and why it was refused; None if the standby is gone.
     pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Option<Cause>)> {
         let cause = match std::mem::take(&mut self.state) {
-            State::Over => return None,
-            State::Open => None,
+            State::Over | State::Recorded => return None,
+            State::Open { .. } => None,
             State::Refused(cause) => Some(cause),
         };
         self.answer = Vec::new();

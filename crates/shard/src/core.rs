@@ -20,6 +20,7 @@ use crate::error_counts::ErrorCounts;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::outbox::Outbox;
 use crate::queries::QueryTracking;
+use crate::query_cache::QueryCaches;
 use crate::server::Server;
 use crate::takeover::ExportState;
 use crate::{Action, ConnId, Now, Target};
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) now: Now,
     pub(crate) conns: Connections,
     pub(crate) local_pools: LocalPools,
+    /// Answers that are used again.
+    pub(crate) query_caches: QueryCaches,
     pub(crate) outbox: Outbox,
     /// Statements that clients have prepared.
     pub(crate) registry: StatementRegistry,
@@ -98,6 +101,7 @@ impl Core {
             now: Now::default(),
             conns: Connections::default(),
             local_pools: LocalPools::default(),
+            query_caches: QueryCaches::default(),
             outbox: Outbox::default(),
             registry: StatementRegistry::new(&tracked),
             tracked,

@@ -37,6 +37,7 @@ mod outbox;
 mod pending;
 mod pools;
 mod queries;
+mod query_cache;
 mod server;
 mod servers;
 mod state;

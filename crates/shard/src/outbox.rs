@@ -41,6 +41,26 @@ impl Outbox {
         &self.written
     }
 
+    /// What is to be done, so far.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.actions.iter()
+    }
+
+    /// The bytes of a send; `received` is the event's buffer.
+    pub(crate) fn bytes_of<'a>(
+        &'a self,
+        source: Source,
+        received: &'a [u8],
+        start: u32,
+        end: u32,
+    ) -> &'a [u8] {
+        let bytes = match source {
+            Source::Received => received,
+            Source::Written => &self.written,
+        };
+        bytes.get(start as usize..end as usize).unwrap_or_default()
+    }
+
     pub(crate) fn push(&mut self, action: Action) {
         self.actions.push_back(action);
     }

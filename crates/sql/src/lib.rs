@@ -4,6 +4,7 @@
 //! Never parses and never fails: what is not recognised may do anything.
 #![forbid(unsafe_code)]
 
+mod cached_reads;
 mod fingerprint;
 mod hidden;
 mod lexer;
@@ -16,6 +17,7 @@ mod settings_set;
 mod shape;
 mod statement;
 
+pub use cached_reads::{CachedRead, cached_read, has_special_time};
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
 pub use hidden::{HiddenEffect, JudgedEffect, hidden_effect, judged_effect};
 pub use lexer::Backslash;

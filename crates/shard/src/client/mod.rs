@@ -24,6 +24,7 @@ use crate::console_session::ConsoleSession;
 use crate::deferred_begin::DeferredBegin;
 use crate::local_pools::table::PoolId;
 use crate::queries::QueryTracker;
+use crate::query_cache::recording::Recording;
 use crate::{ConnId, Now, Peer};
 
 /// Where a client is in its life.
@@ -88,6 +89,8 @@ pub(crate) struct Client {
     pub(crate) listening: Option<Box<Listening>>,
     /// What it was counted in, and is removed from when it disconnects.
     pub(crate) counted: Counted,
+    /// The answer to its request is to be stored (`query_cache`).
+    pub(crate) recording: Option<Box<Recording>>,
     /// What its login has sent so far; nothing once that is over.
     pub(crate) login_bytes: u32,
     /// Asked not to be read, because its reader is slow or it waits.
@@ -158,6 +161,7 @@ impl Client {
             dedicated_request: None,
             listening: None,
             counted: Counted::default(),
+            recording: None,
             login_bytes: 0,
             greeting_due: false,
             paused: false,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use messages::{Command, RequestId, ShardId, ShardMessage, ShutdownMode};
+use messages::{CacheNews, Command, RequestId, ShardId, ShardMessage, ShutdownMode};
 use settings::{Config, Database, PoolMode};
 use tls::TlsConfig;
 use wire::sqlstate;
@@ -15,6 +15,7 @@ use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{checkout, client_end, greet, internal_query, opening, permits, pins, server_end};
 use crate::local_pools::local_pool::limits;
+use crate::local_pools::serves::Split;
 use crate::local_pools::table::PoolId;
 use crate::pools::standbys;
 use crate::servers::hosts;
@@ -48,7 +49,7 @@ impl ShardState {
                 self.configure(Arc::clone(&self.core.config));
             }
             Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
-            Command::CacheNews(_) => {}
+            Command::CacheNews(news) => self.cache_news(news),
             Command::Reply(reply) => self.console.console_reply(&mut self.core, reply),
             Command::RunServerQuery { request, query } => {
                 self.auth_queries.query_for_control(&mut self.core, request, *query)
@@ -87,6 +88,13 @@ impl ShardState {
             ShardMessage::PermitFreed { database, user, host } => {
                 permits::permit_freed(&mut self.core, &database, &user, host.as_deref())
             }
+        }
+    }
+
+    fn cache_news(&mut self, news: CacheNews) {
+        let pool_registry = Arc::clone(&self.core.pool_registry);
+        if self.core.config.database(&news.database).is_some_and(|entry| entry.query_cache > 0) {
+            self.core.query_caches.note(news, |database| pool_registry.database(database));
         }
     }
 
@@ -263,6 +271,9 @@ impl ShardState {
         let old = std::mem::replace(&mut self.core.config, config);
         self.logins.configure(&self.core.config);
         self.track_as_configured();
+        let caches =
+            |database: &str| self.core.config.database(database).is_some_and(|entry| entry.query_cache > 0);
+        self.core.query_caches.retain(caches);
         let new_server_terms = self.configure_tls();
         let local_pools = self.core.local_pools.ids();
         for index in local_pools {
@@ -340,6 +351,10 @@ impl ShardState {
         if hosts == HostChange::Others {
             local_pool.forget_cluster();
         }
+        if changed {
+            let is_other = hosts == HostChange::Others || local_pool.database.dbname != database.dbname;
+            self.core.query_caches.note_other_servers(&local_pool.database_name, is_other);
+        }
         let leader_changed = local_pool.database.leader != database.leader || hosts != HostChange::None;
         let limits = limits(&self.core.config, &database, &local_pool.user);
         let mode_changed = (limits.mode == PoolMode::Session)
@@ -385,12 +400,18 @@ impl ShardState {
             return standbys::entry_of_standby(&database, place);
         }
         let user = self.core.config.user(&local_pool.user).map(|user| &**user);
+        let judges = self.core.config.judges_reads(&database, user);
         let splits = self.core.config.splits_reads(&database, user);
-        let known = local_pool.serves.split().and_then(|split| self.core.local_pools.cluster(split.cluster));
-        if known.is_some_and(|cluster| !splits || !cluster.is_of(&database)) {
+        let is_other = |split: &Split| {
+            let cluster = self.core.local_pools.cluster(split.cluster);
+            !judges
+                || split.standbys.is_empty() == splits
+                || cluster.is_some_and(|cluster| !cluster.is_of(&database))
+        };
+        if local_pool.serves.split().is_some_and(is_other) {
             standbys::remove(&mut self.core, index);
         }
-        if !splits {
+        if !judges {
             return Some(database);
         }
         if self.core.local_pools.get(index)?.serves.split().is_none() {

@@ -69,8 +69,8 @@ fn takes_begin(core: &Core) -> bool {
         && core.administration.shutdown() != Some(ShutdownMode::WaitForServers)
 }
 
-/// Counts it among the queries by fingerprint.
-fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+/// Counts a request that no server was asked for among the queries by fingerprint.
+pub(crate) fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     let (now_us, Some(tracking)) = (core.now.wall_us, &mut core.statistics.tracking) else { return };
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.pool) else { return };

@@ -11,7 +11,7 @@ use wire::tag::frontend as tag;
 use crate::ConnId;
 use crate::client::{Client, Phase};
 use crate::core::Core;
-use crate::link::{checkout, client_end, deferred_begin, relay};
+use crate::link::{cached, checkout, client_end, deferred_begin, relay};
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
 /// passed on in pieces.
@@ -31,6 +31,9 @@ pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     match first_unsent_message(bytes, frame_bytes_max) {
         FirstMessage::NeedsServer => {
             if deferred_begin::may_answer(client, bytes) && deferred_begin::answer(core, conn, bytes) {
+                return None;
+            }
+            if !core.query_caches.are_none() && cached::answer(core, conn, bytes) {
                 return None;
             }
             let server = checkout::checkout(core, conn, bytes);

@@ -3,6 +3,7 @@
 //! Functions of the core: none knows an owner above it. What has to be done by one is left as an effect.
 
 pub(crate) mod backpressure;
+pub(crate) mod cached;
 pub(crate) mod cancel_keys;
 pub(crate) mod checkout;
 pub(crate) mod client_end;

@@ -11,8 +11,8 @@ use crate::attempt::Answer;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, client_end, deferred_begin, first_message, internal_query, leading_settings,
-    notify, parameters, repeat, routing, sequences, server_end, startup_values,
+    backpressure, cached, checkout, client_end, deferred_begin, first_message, internal_query,
+    leading_settings, notify, parameters, repeat, routing, sequences, server_end, startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -71,14 +71,14 @@ pub(crate) fn linked_server_received(core: &mut Core, conn: ConnId, client: Conn
     forward_to_client(core, conn, Some(client), bytes, bytes);
 }
 
-/// Bytes from a server whose client's request the primary may run instead: the answer is passed on as soon as it says something.
+/// Bytes from a server whose client's request the primary may run instead: the answer is passed on as soon as it says something. Or they are stored.
 #[inline(never)]
 pub(crate) fn attempt_answered(core: &mut Core, conn: ConnId, client: ConnId, bytes: &[u8]) {
     let Some(server) = core.conns.server_mut(conn) else { return };
     match server.attempt.answered(bytes) {
         Answer::Open => {}
-        Answer::Passed(None) => answer(core, conn, Some(client), bytes, bytes),
-        Answer::Passed(Some(joined)) => answer(core, conn, Some(client), &joined, &[]),
+        Answer::Passed(None) => cached::pass_answer(core, conn, client, bytes, bytes),
+        Answer::Passed(Some(joined)) => cached::pass_answer(core, conn, client, &joined, &[]),
         Answer::Refused(refusal, answer) => repeat::refused(core, conn, client, refusal, &answer),
         Answer::Dropped => repeat::drop_answer(core, conn, client, bytes),
     }
@@ -170,6 +170,9 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         if client.request.statements.is_some() {
             local_pool.prepared(context.parsed, context.parsed_on_server, context.bound);
         }
+    }
+    if is_watched && client.recording.is_some() {
+        cached::sent((client, server), &core.local_pools, &mut core.query_caches, done);
     }
     if let Some(tracking) = &mut core.statistics.tracking {
         tracking.heard(

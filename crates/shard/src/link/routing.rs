@@ -93,7 +93,7 @@ fn writes(
 }
 
 /// What the request is.
-fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> RequestRouting {
+pub(crate) fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> RequestRouting {
     let Some(local_pool) = core.local_pools.get_mut(primary) else { return RequestRouting::Write };
     let changes = local_pool.pool.database().cluster.schema_changes();
     let mode = local_pool.pool.limits.mode;
@@ -149,7 +149,7 @@ fn needs(core: &Core, conn: ConnId, primary: PoolId, judged: RequestRouting) -> 
     }
 }
 
-fn needs_of_read(local_pool: &LocalPool, client: &Client) -> Option<Needs> {
+pub(crate) fn needs_of_read(local_pool: &LocalPool, client: &Client) -> Option<Needs> {
     let entry = &local_pool.database;
     let wrote = client.routed.wrote();
     match (entry.read_after_write, entry.read_consistency) {

@@ -448,6 +448,18 @@ impl Cluster {
         }
     }
 
+    /// Who has all of the primary's changes up to this position has what a read needs.
+    pub(crate) fn has_at(&self, lsn: u64, needs: Needs) -> bool {
+        let newest = || self.samples.iter().rev().find(|sample| sample.lsn <= lsn);
+        match needs {
+            Needs::Nothing => true,
+            Needs::Sample(number) => newest().is_some_and(|sample| sample.number >= number),
+            Needs::Writes { sample, writes } => {
+                newest().is_some_and(|newest| newest.number >= sample.max(1) && newest.writes >= writes)
+            }
+        }
+    }
+
     /// The reads that wait for this standby are better served elsewhere.
     pub(crate) fn is_silent(&self, place: usize, now_us: u64) -> bool {
         self.hosts.get(place).is_some_and(|host| host.is_silent(now_us))

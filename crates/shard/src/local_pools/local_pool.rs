@@ -183,7 +183,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
     let is_for_reads = database.read_write_split
         && database.target_session_attrs == TargetSessionAttrs::Standby
         && config.pool_mode(database, user) != PoolMode::Session;
-    let is_split = config.splits_reads(database, user) || is_for_reads;
+    let is_asked = config.judges_reads(database, user) || is_for_reads;
     let max_pinned = config.max_pinned(database, user);
     Limits {
         mode: config.pool_mode(database, user),
@@ -195,7 +195,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
             && config.follows_sessions(database, user)
             && config.max_pinned_action(database, user) == PinAction::Wait,
         pool_size: config.pool_size(database, user),
-        min_pool_size: config.min_pool_size(database).max(u32::from(is_split)),
+        min_pool_size: config.min_pool_size(database).max(u32::from(is_asked)),
         keeps_own: is_for_reads,
         reserve_pool_size: config.reserve_pool_size(database, user),
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),

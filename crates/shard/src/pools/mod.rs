@@ -35,11 +35,11 @@ pub(crate) fn local_pool(
     }
     let shared = core.pool_registry.pool(database_name, user);
     let catalog = core.local_pools.next_catalog();
-    let splits = core.config.splits_reads(database, core.config.user(user).map(|user| &**user));
-    let own = if splits { standbys::entry_of_primary(database) } else { Arc::clone(database) };
+    let judges = core.config.judges_reads(database, core.config.user(user).map(|user| &**user));
+    let own = if judges { standbys::entry_of_primary(database) } else { Arc::clone(database) };
     let made = new_local_pool(core, (&name.0, &name.1), &own, shared, catalog, Serves::All);
     let pool_id = core.local_pools.insert(made);
-    if splits {
+    if judges {
         standbys::make(core, pool_id, database);
     }
     pool_id

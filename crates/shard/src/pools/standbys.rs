@@ -42,8 +42,9 @@ pub(crate) fn make(core: &mut Core, primary: PoolId, entry: &Database) {
     let (name, user) = (Arc::clone(&local_pool.database_name), Arc::clone(&local_pool.user));
     let (catalog, now_us) = (local_pool.catalog, core.now.mono_us);
     let cluster = cluster_of(core, &name, entry);
+    let splits = core.config.splits_reads(entry, core.config.user(&user).map(|user| &**user));
     let mut standbys = Vec::new();
-    for place in 0..entry.host.len() {
+    for place in 0..if splits { entry.host.len() } else { 0 } {
         let Some(own) = entry_of_standby(entry, place) else { continue };
         let label = label(&entry.host[place], entry, place);
         let shared = core.pool_registry.host_pool(&name, &user, &label);

@@ -20,11 +20,17 @@ const SYNTAX: &[&str] =
 pub(super) const WRITING: &[&str] = &["delete", "insert", "into", "merge", "share", "treat", "update"];
 
 /// What begins the names of the catalogs and of most functions that are about the server.
-pub(super) const PREFIX: &str = "pg_";
+pub(crate) const PREFIX: &str = "pg_";
 
 /// Calling the function of this name, in lower case, only reads.
 pub(super) fn is_reader(name: &str) -> bool {
     is_listed(READERS, name) || is_listed(REPLICATED, name) || SYNTAX.contains(&name)
+}
+
+/// Calling the function of this name, in lower case, answers from its arguments, settings, and what is not of the server; or from the catalog, where that is said elsewhere.
+pub(crate) fn is_cached(name: &str) -> bool {
+    let is_about_server = name.starts_with(PREFIX) || name.starts_with("has_") || name.starts_with("to_reg");
+    !is_about_server && (is_listed(READERS, name) || SYNTAX.contains(&name))
 }
 
 /// The word, in lower case, is PostgreSQL's own for what only the primary may answer.

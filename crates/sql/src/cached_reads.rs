@@ -1,0 +1,239 @@
+//! Whether the answer to a read depends on rows, settings and values alone, so that it may be used again (`query_cache`), and by which names it depends on rows.
+//!
+//! Owns what of PostgreSQL's own is no such thing: the time, other sessions, the catalog. In doubt nothing is kept. That a text only reads is
+//! [`crate::routing`]'s to say; what users have made is for the caller to look up by the names.
+
+use crate::lexer::{Kind, Lexer, Token};
+use crate::routing::built_in;
+use crate::statement::{ANALYSED_BYTES, calls, is_word, split};
+
+/// The names in a text whose answer may be used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CachedRead {
+    /// Each word and quoted name once, in lower case as far as it is ASCII: those of relations are among them.
+    pub names: Vec<String>,
+    /// Runs of operator characters.
+    pub operators: Vec<String>,
+}
+
+/// Words of the grammar whose value is another one at another time, and catalogs.
+const WORDS: &[&str] = &[
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "information_schema",
+    "localtime",
+    "localtimestamp",
+    "tablesample",
+    "uescape",
+];
+
+/// Functions that only read, and depend on the time, on privileges or on the catalog, or read texts as times or types.
+const FUNCTIONS: &[&str] = &[
+    "age",
+    "col_description",
+    "date",
+    "datemultirange",
+    "format_type",
+    "json_populate_record",
+    "json_populate_recordset",
+    "json_table",
+    "json_to_record",
+    "json_to_recordset",
+    "json_value",
+    "jsonb_populate_record",
+    "jsonb_populate_recordset",
+    "jsonb_to_record",
+    "jsonb_to_recordset",
+    "now",
+    "obj_description",
+    "regclass",
+    "shobj_description",
+    "statement_timestamp",
+    "timestamptz",
+    "transaction_timestamp",
+    "tsmultirange",
+    "tstzmultirange",
+    "xmltable",
+];
+
+/// Types of which a text may stand for the time at which it is read.
+const TIMES: &[&str] = &["date", "time", "timetz", "timestamp", "timestamptz"];
+
+/// What PostgreSQL reads as the current time or day (PostgreSQL: Date/Time Types, "Special Values").
+const SPECIAL: &[&str] = &["now", "today", "tomorrow", "yesterday"];
+
+/// PostgreSQL's NAMEDATALEN less its end: longer names are cut.
+const NAME_BYTES: usize = 63;
+
+/// The names by which the answer to this text, up to a NUL, may be kept; None if it is not to be. The text only reads.
+///
+/// ```
+/// let read = sql::cached_read(b"SELECT abalance FROM pgbench_accounts WHERE aid = 1").unwrap();
+/// assert!(read.names.iter().any(|name| name == "pgbench_accounts"));
+/// assert!(sql::cached_read(b"SELECT * FROM t WHERE due < now()").is_none());
+/// assert!(sql::cached_read(b"SELECT * FROM t WHERE due = 'today'").is_none());
+/// ```
+#[must_use]
+pub fn cached_read(text: &[u8]) -> Option<CachedRead> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= ANALYSED_BYTES)?;
+    // What it means depends on a setting.
+    if text.contains('\\') {
+        return None;
+    }
+    let tokens: Vec<Token<'_>> = Lexer::new(text).collect();
+    let statement = split(&tokens).next()?;
+    if is_word(*statement.first()?, "explain") || !statement.iter().any(reads_relations) {
+        return None;
+    }
+    let found = calls::of(statement);
+    let is_kept = |name: &str| built_in::is_cached(name) && !FUNCTIONS.contains(&name);
+    if found.hides_names || !found.names.iter().all(|call| is_kept(&call.name)) {
+        return None;
+    }
+    let mut read = CachedRead::default();
+    for (at, token) in statement.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| statement.get(at));
+        match token.kind {
+            Kind::Word | Kind::Quoted => {
+                let two_before = at.checked_sub(2).and_then(|at| statement.get(at));
+                if makes_time(*token, [two_before, before], statement.get(at + 1)) {
+                    return None;
+                }
+                note(&mut read.names, name(*token)?);
+            }
+            Kind::Operator => note(&mut read.operators, token.text.to_owned()),
+            // `'to'` and, in the next line, `'day'` are one string.
+            Kind::Value if before.is_some_and(|before| before.kind == Kind::Value) => return None,
+            Kind::Value if has_special_time(token.text.as_bytes()) => return None,
+            _ => {}
+        }
+    }
+    Some(read)
+}
+
+fn reads_relations(token: &Token<'_>) -> bool {
+    is_word(*token, "from") || is_word(*token, "table")
+}
+
+fn note(names: &mut Vec<String>, name: String) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// In lower case and without quotes; None if it is not known, is cut, or is not to be in a text that is kept.
+fn name(token: Token<'_>) -> Option<String> {
+    let text = token.text;
+    let name = if token.kind == Kind::Word {
+        text.to_ascii_lowercase()
+    } else {
+        text.strip_prefix('"')?.strip_suffix('"')?.replace("\"\"", "\"").to_ascii_lowercase()
+    };
+    let is_refused = name.starts_with(built_in::PREFIX) || WORDS.contains(&name.as_str());
+    // Other letters are made lower case as the server's locale has it.
+    (!is_refused && name.is_ascii() && name.len() <= NAME_BYTES).then_some(name)
+}
+
+/// The name of a type of times, to which something else than a constant is cast: that may be a text, of which each row's may say `today`.
+fn makes_time(
+    token: Token<'_>,
+    [two_before, before]: [Option<&Token<'_>>; 2],
+    behind: Option<&Token<'_>>,
+) -> bool {
+    if !TIMES.iter().any(|word| is_word(token, word)) {
+        return false;
+    }
+    let is_value = |token: Option<&Token<'_>>| token.is_some_and(|token| token.kind == Kind::Value);
+    match before {
+        Some(before) if before.kind == Kind::Cast => !is_value(two_before),
+        Some(before) if is_word(*before, "as") => !is_value(two_before) && !is_value(behind),
+        _ => false,
+    }
+}
+
+/// A text, or bytes with texts in it, may be read as the time at which it is read.
+#[must_use]
+pub fn has_special_time(bytes: &[u8]) -> bool {
+    let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
+    SPECIAL.iter().any(|word| {
+        bytes.windows(word.len()).enumerate().any(|(at, window)| {
+            window.eq_ignore_ascii_case(word.as_bytes())
+                && !is_letter(at.checked_sub(1).and_then(|at| bytes.get(at)))
+                && !is_letter(bytes.get(at + word.len()))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_depends_on_rows_settings_and_values_alone_is_kept() {
+        for text in [
+            "select a from t",
+            "SELECT count(*), sum(b) FROM s.t WHERE c = $1 AND d > 7 GROUP BY e ORDER BY 2 LIMIT 10",
+            "with x as (select a from t) select * from x join u using (a)",
+            "table t",
+            "select lower(a), b from t where 'x' = a and false is not true",
+            "select a from t where d = '2026-11-26'::date and e < date '2026-11-27'",
+            "select a from t where d = cast($1 as timestamptz)",
+            "select date, time from t",
+            "select a from snow where b = 'snow'",
+            "select current_user, a from t",
+        ] {
+            assert!(cached_read(text.as_bytes()).is_some(), "{text}");
+        }
+        let read = cached_read(b"SELECT A.\"B\" || 'c' FROM \"T t\" a\0").unwrap_or_default();
+        assert_eq!(read.names, ["select", "a", "b", "from", "t t"]);
+        assert_eq!(read.operators, ["||"]);
+    }
+
+    #[test]
+    fn what_depends_on_anything_else_is_not_kept() {
+        for text in [
+            "select 1",
+            "select now() from t",
+            "select age(d) from t",
+            "select a from t where d < current_date",
+            "select a from t where d < LOCALTIMESTAMP",
+            "select a from t where d = 'Today'",
+            "select a from t where d = 'to'\n'day'",
+            "select a::date from t",
+            "select cast(a as timestamp with time zone) from t",
+            "select date(a) from t",
+            "select a from t tablesample system (10)",
+            "select a from pg_class",
+            "select a from \"pg_class\"",
+            "select a from information_schema.tables",
+            "select mine(a) from t",
+            "select has_table_privilege('t', 'select') from t",
+            "select to_regclass('t') from t",
+            "select to_regclass(a) from t",
+            "select pg_sleep(1) from t",
+            "select random() from t",
+            "select a from t where b = e'\\x'",
+            "select a from t\u{e9}",
+            "select a from u&\"t\"",
+            "select a from u&'!0074' uescape '!'",
+            "explain select a from t",
+            "select a from \"t",
+        ] {
+            assert_eq!(cached_read(text.as_bytes()), None, "{text}");
+        }
+        let long = format!("select a from {}", "x".repeat(64));
+        assert_eq!(cached_read(long.as_bytes()), None);
+    }
+
+    #[test]
+    fn words_for_the_time_are_found_among_bytes() {
+        for bytes in [&b"now"[..], b"\0\0\0\x05today\0", b"[TODAY,)", b"{1,yesterday}", b"x now"] {
+            assert!(has_special_time(bytes), "{bytes:?}");
+        }
+        for bytes in [&b""[..], b"know", b"snow", b"nowhere", b"todays", b"no w"] {
+            assert!(!has_special_time(bytes), "{bytes:?}");
+        }
+    }
+}
