@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::{
-    ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing, MemoryRow,
-    PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
+    CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
+    MemoryRow, PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::{Counters, Histograms, SqlstateCounts};
@@ -47,6 +47,8 @@ pub(crate) struct Aggregate {
     pub(crate) zones: Vec<ZoneRow>,
     /// By database.
     pub(crate) clusters: BTreeMap<String, ClusterRow>,
+    /// By database.
+    pub(crate) caches: BTreeMap<String, CacheRow>,
 }
 
 impl Aggregate {
@@ -68,6 +70,7 @@ impl Aggregate {
             Listing::Hosts(rows) => self.hosts.extend(rows),
             Listing::Zones(rows) => self.zones.extend(rows),
             Listing::Clusters(rows) => rows.into_iter().for_each(|row| self.add_cluster(row)),
+            Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),
         }
     }
 
@@ -152,6 +155,11 @@ impl Aggregate {
     fn add_cluster(&mut self, row: ClusterRow) {
         let empty = || ClusterRow { database: row.database.clone(), ..ClusterRow::default() };
         self.clusters.entry(row.database.clone()).or_insert_with(empty).add(row);
+    }
+
+    fn add_cache(&mut self, row: CacheRow) {
+        let empty = || CacheRow { database: row.database.clone(), ..CacheRow::default() };
+        self.caches.entry(row.database.clone()).or_insert_with(empty).add(row);
     }
 
     fn add_user(&mut self, row: UserRow) {

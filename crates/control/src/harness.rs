@@ -218,6 +218,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Hosts => Listing::Hosts(Vec::new()),
         Subject::Zones => Listing::Zones(Vec::new()),
         Subject::Clusters => Listing::Clusters(Vec::new()),
+        Subject::Caches => Listing::Caches(Vec::new()),
     }
 }
 
@@ -234,4 +235,15 @@ fn request_of(command: &Command) -> Option<RequestId> {
         | Command::Shutdown { request, .. } => Some(*request),
         _ => None,
     }
+}
+
+/// Rows as text, with NULL for none.
+pub(crate) fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
+    let cell = |cell: &Cell| match cell {
+        Cell::Null => "NULL".to_owned(),
+        Cell::Text(text) => text.clone(),
+        Cell::Number(number) => number.to_string(),
+        Cell::Sum(number) => number.to_string(),
+    };
+    rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
 }

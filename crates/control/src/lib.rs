@@ -30,11 +30,12 @@ pub use pools::{
 pub use statement::{PanelQuery, ParseError, Statement};
 pub use topology::{PatroniError, Switchover};
 pub use views::{
-    CLUSTERS, CONFIG, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn,
-    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure, PIN_TOTALS, PINS,
-    POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn,
-    QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS,
-    ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn,
+    CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
+    ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure,
+    PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS,
+    QueryColumn, QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS,
+    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, VIEWS, View,
+    ViewColumn,
 };
 
 /// The database that is the console, and the name of its user and of its pool.

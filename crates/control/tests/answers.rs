@@ -205,6 +205,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Hosts => Listing::Hosts(vec![Default::default()]),
         Subject::Zones => Listing::Zones(vec![Default::default()]),
         Subject::Clusters => Listing::Clusters(vec![Default::default()]),
+        Subject::Caches => Listing::Caches(vec![Default::default()]),
     }
 }
 

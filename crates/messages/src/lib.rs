@@ -19,9 +19,9 @@ pub use admin::{
 pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
-    ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
-    HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
-    ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    CacheRow, CacheState, ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow,
+    HostLag, HostRole, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow,
+    SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};

@@ -1,9 +1,9 @@
 //! Messages of a shard to the control thread.
 
 use crate::{
-    AdminQuery, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow,
-    MemoryRow, PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow, UserRow,
-    ZoneRow,
+    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
+    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow,
+    UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -93,4 +93,6 @@ pub enum Listing {
     Zones(Vec<ZoneRow>),
     /// [`crate::Subject::Clusters`].
     Clusters(Vec<ClusterRow>),
+    /// [`crate::Subject::Caches`].
+    Caches(Vec<CacheRow>),
 }

@@ -272,23 +272,13 @@ mod tests {
     use messages::{ClusterRow, HostLag, Listing, ServerError, Subject};
 
     use super::*;
-    use crate::harness::{Harness, empty};
+    use crate::harness::{Harness, empty, shown};
     use crate::views::example::of_shards;
 
     const ENTRY: &str = "[databases]\napp = host=h1,h2 pool_mode=transaction read_write_split=1\nidle = host=h1,h2 pool_mode=transaction read_write_split=1\nplain = host=h1,h2\n";
 
     fn harness() -> Harness {
         Harness::with(2, ENTRY)
-    }
-
-    fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
-        let cell = |cell: &Cell| match cell {
-            Cell::Null => "NULL".to_owned(),
-            Cell::Text(text) => text.clone(),
-            Cell::Number(number) => number.to_string(),
-            Cell::Sum(number) => number.to_string(),
-        };
-        rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
     }
 
     /// SHOW CLUSTERS' state and detail of `app` with these hosts.

@@ -249,6 +249,23 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW CACHE.
+    CacheColumn {
+        Database: text "database",
+        State: text "state",
+        Detail: text "detail",
+        StalenessMs: int "staleness_ms",
+        Answers: int "answers",
+        Bytes: int "bytes",
+        MaxBytes: int "max_bytes",
+        Hits: numeric "hits",
+        Misses: numeric "misses",
+        Invalidations: numeric "invalidations",
+        Evictions: numeric "evictions",
+    }
+}
+
+columns! {
     /// The columns of SHOW CLUSTERS.
     ClusterColumn {
         Database: text "database",
@@ -355,6 +372,9 @@ pub const SHARDS: TypedView<ShardColumn> = TypedView::new("SHARDS");
 
 /// SHOW HOSTS.
 pub const HOSTS: TypedView<HostColumn> = TypedView::new("HOSTS");
+
+/// SHOW CACHE.
+pub const CACHE: TypedView<CacheColumn> = TypedView::new("CACHE");
 
 /// SHOW CLUSTERS.
 pub const CLUSTERS: TypedView<ClusterColumn> = TypedView::new("CLUSTERS");

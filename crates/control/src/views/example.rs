@@ -1,8 +1,8 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{
-    ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, ShardRow, SocketRow,
-    Subject, UserRow,
+    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, ShardRow,
+    SocketRow, Subject, UserRow,
 };
 use telemetry::Counters;
 
@@ -24,6 +24,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Hosts => hosts(),
         Subject::Zones => zones(),
         Subject::Clusters => clusters(),
+        Subject::Caches => caches(),
     }
 }
 
@@ -196,5 +197,19 @@ fn clusters() -> Listing {
             host("h1:5432", HostRole::Primary),
             ClusterHostRow { lag, ..host("h2:5432", HostRole::Standby) },
         ],
+    }])
+}
+
+fn caches() -> Listing {
+    Listing::Caches(vec![CacheRow {
+        database: "app".into(),
+        staleness_us: Some(104_999),
+        answers: 12,
+        bytes: 34_567,
+        hits: 900,
+        misses: 100,
+        invalidations: 70,
+        evictions: 3,
+        ..CacheRow::default()
     }])
 }

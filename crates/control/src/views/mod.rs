@@ -4,6 +4,7 @@
 //! a file beside this one. The console's help, the manual and docs/pgbouncer.md follow the row. A new kind of source rows is a
 //! [`Subject`] and what sums it up in [`Aggregate`].
 
+mod caches;
 mod clusters;
 mod columns;
 mod databases;
@@ -30,11 +31,11 @@ use crate::statistics::Statistics;
 use crate::topology::Topologies;
 
 pub use columns::{
-    CLUSTERS, CONFIG, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn,
-    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn,
-    PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn, QueryHistogramColumn,
-    QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn,
-    ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
+    CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
+    ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOLS,
+    PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn,
+    QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS,
+    ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -137,6 +138,8 @@ const fn typed_stream<C: ViewColumn>(
 pub static VIEWS: &[View] = &[
     streamed("ACTIVE_SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::active),
     streamed("CLIENTS", &sockets::COLUMNS, &[Subject::Clients], sockets::plain),
+    typed(CACHE, &[Subject::Caches], caches::rows)
+        .own("entries with a query cache: whether its answers can be used, how fresh they are, and what became of requests"),
     typed(CLUSTERS, &[Subject::Clusters], clusters::entries).own(
         "entries whose reads go to standbys: primary, usable standbys, and what to do if one is missing",
     ),

@@ -4,6 +4,7 @@
 //! the shorter ones before it), and Weir's own. It is read twice: as `/metrics` ([`Exposition`]), and by `otlp`. Never counts
 //! anything itself.
 
+mod caches;
 mod exposition;
 mod family;
 mod gauges;
@@ -16,9 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
-    ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS,
-    ShardColumn, SocketColumn, TotalsColumn,
+    CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
+    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS,
+    STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
 };
 use settings::Config;
 
@@ -52,6 +53,7 @@ pub(crate) struct MetricTables {
     shards: ViewTable<ShardColumn>,
     pins: ViewTable<PinTotalColumn>,
     hosts: ViewTable<HostColumn>,
+    caches: ViewTable<CacheColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -82,7 +84,7 @@ impl MetricsSource {
         let control_client = &*self.control_client;
         let process = tokio::task::spawn_blocking(process::read);
         // At once: the control thread wakes up once for all of them.
-        let (lists, databases, pools, totals, histograms, errors, shards, pins, hosts, clients) = tokio::try_join!(
+        let (lists, databases, pools, totals, histograms, errors, shards, pins, hosts, caches, clients) = tokio::try_join!(
             control_client.show(LISTS),
             control_client.show(DATABASES),
             control_client.show(POOLS),
@@ -92,6 +94,7 @@ impl MetricsSource {
             control_client.show(SHARDS),
             control_client.show(PIN_TOTALS),
             control_client.show(HOSTS),
+            control_client.show(CACHE),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -106,6 +109,7 @@ impl MetricsSource {
             shards,
             pins,
             hosts,
+            caches,
             clients,
             process,
             alerts,
@@ -134,6 +138,7 @@ impl MetricTables {
         gauges::write(page, self, config, version);
         pins::write(page, &self.pins);
         hosts::write(page, &self.hosts);
+        caches::write(page, &self.caches);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

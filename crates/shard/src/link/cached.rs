@@ -55,10 +55,11 @@ enum LookUp {
 fn pool_with_cache(core: &Core, conn: ConnId, bytes: &[u8]) -> Option<PoolId> {
     let client = core.conns.client(conn)?;
     let local_pool = core.local_pools.get(client.pool?)?;
+    let refuses = core.config.global.disable_pqexec && bytes.first() == Some(&tag::QUERY);
     let is_served = !local_pool.pool.paused
         && !core.administration.is_suspended()
         && core.administration.shutdown().is_none()
-        && !(core.config.global.disable_pqexec && bytes.first() == Some(&tag::QUERY));
+        && !refuses;
     let has_cache = local_pool.database.query_cache > 0
         && local_pool.pool.limits.follows_sessions
         && local_pool.serves.split().is_some();

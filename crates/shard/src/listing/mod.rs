@@ -3,6 +3,7 @@
 //! Owns reading its own tables for SHOW. Never adds shards up and never makes text of a table: that is the control
 //! thread's.
 
+mod caches;
 mod cancels;
 mod clusters;
 pub(crate) mod internals;
@@ -89,6 +90,10 @@ impl ShardState {
             Subject::Clusters => {
                 let rows = clusters::rows(&self.core);
                 send_slices(&mut self.core, request, rows, Listing::Clusters)
+            }
+            Subject::Caches => {
+                let rows = caches::rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Caches)
             }
             // The process's, not a shard's.
             Subject::Listeners | Subject::Hosts | Subject::Zones => {}
