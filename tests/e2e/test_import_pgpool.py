@@ -114,7 +114,7 @@ def test_a_cluster_of_pgpool_becomes_one_of_weir(weir, cluster):
     line = lambda name: next(number for number, text in enumerate(lines, 1) if text.startswith(f"{name} "))
     for name, words in {
         "port": "listen_port", "failover_command": "Patroni", "health_check_period0": "Patroni", "delegate_ip": "keepalived",
-        "memory_cache_enabled": "no query cache", "no_such_setting": "not known", "pcp_port": "console",
+        "memory_cache_enabled": "query_cache_user", "no_such_setting": "not known", "pcp_port": "console",
     }.items():
         said = next(text for text in done.stdout.splitlines() if f"pgpool.conf:{line(name)}: {name}: " in text)
         assert words in said

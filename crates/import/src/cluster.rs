@@ -99,6 +99,7 @@ fn several(source: &mut Source<'_>, draft: &mut Draft, mode: Mode, first: &Assig
     }
     if mode == Mode::Streaming {
         load_balancing(source, draft);
+        query_cache(source, draft);
     }
 }
 
@@ -180,6 +181,27 @@ fn load_balancing(source: &mut Source<'_>, draft: &mut Draft) {
         );
     }
     asked.iter().filter(|asked| is_known(asked.key)).for_each(|asked| add(source, draft, asked));
+}
+
+/// pgpool-II's `memqcache_total_size`, unless it is given.
+const CACHE_BYTES: f64 = 67_108_864.0;
+
+/// The query cache, which is an entry's.
+fn query_cache(source: &mut Source<'_>, draft: &mut Draft) {
+    if !source.boolean("memory_cache_enabled", false) {
+        return;
+    }
+    let size = source.bytes("memqcache_total_size").filter(|size| *size > 0.0).unwrap_or(CACHE_BYTES);
+    let from = if source.get("memqcache_total_size").is_some() {
+        "memqcache_total_size"
+    } else {
+        "memory_cache_enabled"
+    };
+    let spellings = vec![format!("{size:.0}B")];
+    add(source, draft, &Asked { key: "query_cache", from, spellings });
+    draft.entry_comment(
+        "query_cache answers nothing until query_cache_user is set to a user with REPLICATION; the primary needs wal_level = logical.",
+    );
 }
 
 /// Adds a setting to the entry, or globally where it is no key of entries.

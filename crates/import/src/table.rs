@@ -217,7 +217,7 @@ table! {
     arping_path: elsewhere [Keepalived] "It moves the virtual address.";
     arping_cmd: elsewhere [Keepalived] "It moves the virtual address.";
     ping_path: elsewhere [Keepalived] "It decides which machine has the address.";
-    clear_memqcache_on_escalation: not_needed "Weir has no query cache.";
+    clear_memqcache_on_escalation: not_needed "A new process begins with an empty cache.";
     wd_escalation_command: elsewhere [Keepalived] "It runs commands when the address moves.";
     wd_de_escalation_command: elsewhere [Keepalived] "It runs commands when the address moves.";
     failover_when_quorum_exists: elsewhere [Patroni] "Its store of configurations (etcd, Consul, ZooKeeper) has the quorum.";
@@ -250,19 +250,19 @@ table! {
     check_unlogged_table: not_needed "It tells pgpool-II how to find unlogged tables.";
 }
 "Query cache" {
-    memory_cache_enabled: not_supported "Weir has no query cache.";
-    memqcache_method: not_supported "Weir has no query cache.";
-    memqcache_memcached_host: not_supported "Weir has no query cache.";
-    memqcache_memcached_port: not_supported "Weir has no query cache.";
-    memqcache_total_size: not_supported "Weir has no query cache.";
-    memqcache_max_num_cache: not_supported "Weir has no query cache.";
-    memqcache_expire: not_supported "Weir has no query cache.";
-    memqcache_auto_cache_invalidation: not_supported "Weir has no query cache.";
-    memqcache_maxcache: not_supported "Weir has no query cache.";
-    memqcache_cache_block_size: not_supported "Weir has no query cache.";
-    memqcache_oiddir: not_supported "Weir has no query cache.";
-    cache_safe_memqcache_table_list: not_supported "Weir has no query cache.";
-    cache_unsafe_memqcache_table_list: not_supported "Weir has no query cache.";
+    memory_cache_enabled: equivalent [query_cache] "`on`: `query_cache` in the entry. It needs `wal_level = logical` on the primary, and `query_cache_user`, a user with REPLICATION, which is not converted.";
+    memqcache_method: not_needed "Weir keeps answers in its own memory.";
+    memqcache_memcached_host: not_needed "Weir keeps answers in its own memory.";
+    memqcache_memcached_port: not_needed "Weir keeps answers in its own memory.";
+    memqcache_total_size: equivalent [query_cache] "The same size, for the entry.";
+    memqcache_max_num_cache: not_needed "Only the memory of `query_cache` is limited.";
+    memqcache_expire: not_needed "An answer is used until what it was made of changes, by whomever.";
+    memqcache_auto_cache_invalidation: not_needed "Weir follows the primary's changes, those of other clients and programs, too.";
+    memqcache_maxcache: not_needed "Answers above 256 KiB are not kept.";
+    memqcache_cache_block_size: not_needed "Weir keeps answers in its own memory.";
+    memqcache_oiddir: not_needed "Weir keeps no file about tables.";
+    cache_safe_memqcache_table_list: not_needed "Weir learns from the catalog which tables and views can be kept.";
+    cache_unsafe_memqcache_table_list: not_supported "Weir keeps answers from all tables whose changes logical decoding tells.";
 }
 "Older names" {
     socket_dir: equivalent [unix_socket_dir] "As `unix_socket_directories`.";
@@ -274,8 +274,8 @@ table! {
     black_query_pattern_list: not_supported "As `primary_routing_query_pattern_list`: Weir has no patterns of statements.";
     follow_master_command: elsewhere [Patroni] "It has the other standbys follow a new primary.";
     fail_over_on_backend_error: elsewhere [Patroni] "Weir promotes no server: an error ends one connection, not the use of a server.";
-    white_memqcache_table_list: not_supported "Weir has no query cache.";
-    black_memqcache_table_list: not_supported "Weir has no query cache.";
+    white_memqcache_table_list: not_needed "As `cache_safe_memqcache_table_list`.";
+    black_memqcache_table_list: not_supported "As `cache_unsafe_memqcache_table_list`.";
     debug_level: not_supported "Weir's log has no levels of debugging; `verbose` adds lines.";
     ifconfig_path: elsewhere [Keepalived] "It moves the virtual address.";
     wd_hostname: elsewhere [Keepalived] "Weir knows of no other pooler.";

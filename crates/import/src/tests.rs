@@ -206,7 +206,7 @@ const EVERYTHING: &str = "backend_clustering_mode = 'streaming_replication'\nlis
     pid_file_name = '/run/p/pgpool.pid'\nconnect_timeout = 2500\npool_passwd = 'pool_passwd'\nload_balance_mode = on\n\
     disable_load_balance_on_write = 'trans_transaction'\ndelay_threshold = 10MB\nbackend_hostname0 = 'a'\nbackend_hostname1 = 'b'\n\
     backend_port0 = 1\nbackend_port1 = 2\nbackend_flag0 = 'ALLOW_TO_FAILOVER'\ndetach_false_primary = on\nstatement_level_load_balance = on\n\
-    read_only_function_list = 'f'\nwrite_function_list = 'g'\n";
+    read_only_function_list = 'f'\nwrite_function_list = 'g'\nmemory_cache_enabled = on\nmemqcache_total_size = 32MB\n";
 
 #[test]
 fn each_equivalent_is_written() {
@@ -215,6 +215,7 @@ fn each_equivalent_is_written() {
     let request = Request { path: PATH, conf: &conf, directory: "/etc/pgpool2", rules: None, users };
     let Imported { ini, list } = convert(&request).unwrap();
     assert!(!list.contains("Look at"), "no problem: {list}");
+    assert!(ini.contains(" query_cache=33554432B") && ini.contains("query_cache_user"), "{ini}");
     for line in [
         "listen_addr = *",
         "listen_port = 5433",

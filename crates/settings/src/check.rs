@@ -48,6 +48,7 @@ pub fn check(files: &dyn Files, path: &str) -> CheckReport {
             let mut warnings = config.warnings.clone();
             warnings.extend(idle_assignments(&config, &assigning));
             warnings.extend(idle_splits(&config));
+            warnings.extend(idle_caches(&config));
             (Some(Arc::new(config)), warnings)
         }
         Err(findings) => (None, findings),
@@ -149,6 +150,27 @@ fn idle_splits(config: &Config) -> Vec<Finding> {
     split.filter_map(|database| Some(Finding::warning(&database.at, why(database)?.to_owned()))).collect()
 }
 
+/// Entries whose `query_cache` answers nothing.
+fn idle_caches(config: &Config) -> Vec<Finding> {
+    let why = |database: &Database| {
+        if database.name == "*" {
+            return Some("query_cache has no effect in the entry `*`: name the database");
+        }
+        if !config.caches_reads(database, None) {
+            return Some(
+                "query_cache has no effect without session_state = virtual in transaction or statement pooling",
+            );
+        }
+        let has_user = database.query_cache_user.is_some() || database.user.is_some();
+        (!has_user).then_some(
+            "query_cache needs a user that follows the primary's changes: query_cache_user, with REPLICATION",
+        )
+    };
+    let cached =
+        config.databases.values().chain(&config.fallback).filter(|database| database.query_cache > 0);
+    cached.filter_map(|database| Some(Finding::warning(&database.at, why(database)?.to_owned()))).collect()
+}
+
 /// How an assignment behaves differently from PgBouncer.
 fn differences(assignment: &Assignment) -> Vec<Finding> {
     let infos: Vec<&SettingInfo> = match assignment.section {
@@ -230,6 +252,29 @@ mod tests {
                 reported(&format!("[databases]\na = host=a,b {split} target_session_attrs={target}"));
             assert_eq!(refused.2, 1, "{target}");
         }
+    }
+
+    #[test]
+    fn caches_that_answer_nothing_are_reported() {
+        let lines = |name: &str, entry: &str| {
+            reported(&format!("[databases]\n{name} = host=h query_cache=1MB {entry}\n[pgbouncer]\n")).0
+        };
+        let follows = "pool_mode=transaction session_state=virtual query_cache_user=r";
+        assert_eq!(lines("a", follows), [""; 0]);
+        for entry in [
+            "pool_mode=session query_cache_user=r",
+            "pool_mode=transaction session_state=off query_cache_user=r",
+        ] {
+            let found = lines("a", entry);
+            assert!(
+                found.len() == 1
+                    && found[0].starts_with("w.ini:2: query_cache has no effect without session_state"),
+                "{found:?}"
+            );
+        }
+        let found = lines("a", "pool_mode=transaction session_state=virtual");
+        assert!(found.len() == 1 && found[0].contains("query_cache_user"), "{found:?}");
+        assert!(lines("*", follows)[0].contains("name the database"));
     }
 
     #[test]

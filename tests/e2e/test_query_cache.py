@@ -1,0 +1,304 @@
+"""`query_cache`: reads are answered again without a server until the primary's changes say otherwise, and never older than they may be."""
+
+import threading
+import time
+
+import psycopg
+import pytest
+
+import host
+
+pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
+
+ENTRY = "host=127.0.0.1 port={port} dbname={dbname} query_cache=16MB query_cache_user=replica pool_mode=transaction session_state=virtual"
+SCHEMA = """
+drop schema if exists cache cascade;
+create schema cache;
+create table cache.items (id int primary key, value int);
+insert into cache.items select n, 0 from generate_series(1, 100) n;
+create table cache.log (n int);
+create view cache.sums as select sum(value) from cache.items;
+create table cache.parts (id int, value int) partition by range (id);
+create table cache.part1 partition of cache.parts for values from (0) to (100);
+insert into cache.parts values (1, 0);
+create unlogged table cache.unlogged (value int);
+insert into cache.unlogged values (0);
+create materialized view cache.stored as select max(value) from cache.items;
+create function cache.total() returns bigint stable language sql as 'select sum(value) from cache.items';
+create view cache.by_function as select cache.total();
+grant usage on schema cache to public;
+grant all on all tables in schema cache to public;
+"""
+STALENESS = 1.0
+
+
+@pytest.fixture
+def cached(weir, pg):
+    pg.query(SCHEMA, "app")
+
+    def start(more="", **settings):
+        entry = ENTRY.format(port=pg.port, dbname="app") + " " + more
+        pooler = weir(databases={"app": entry}, **{"default_pool_size": 4, **settings})
+        with pooler.connect("app") as client:
+            client.execute("select 1")
+        host.eventually(lambda: show(pooler)["state"] == "ok", timeout=20)
+        return pooler
+
+    yield start
+    pg.query("drop schema cache cascade", "app")
+
+
+def show(pooler):
+    (row,) = pooler.console("SHOW CACHE")
+    return row
+
+
+def settles(pooler, client, statement, expected=None):
+    """Until the statement is answered from the cache."""
+
+    def hits():
+        before = show(pooler)["hits"]
+        row = client.execute(statement).fetchone()
+        assert expected is None or row == expected
+        return int(show(pooler)["hits"]) > int(before)
+
+    host.eventually(hits, timeout=20)
+
+
+def test_an_answer_is_used_again_until_the_table_changes(cached, pg):
+    pooler = cached()
+    client = pooler.connect("app")
+    read = "select value from cache.items where id = 7"
+    settles(pooler, client, read, (0,))
+    before = int(show(pooler)["hits"])
+    for _ in range(20):
+        assert client.execute(read).fetchone() == (0,)
+    assert int(show(pooler)["hits"]) == before + 20
+    # A change of another table is none of it; one beside Weir is told.
+    pg.query("insert into cache.log values (1)", "app")
+    settles(pooler, client, read, (0,))
+    pg.query("update cache.items set value = 1 where id = 7", "app")
+    host.eventually(lambda: client.execute(read).fetchone() == (1,), timeout=5)
+    settles(pooler, client, read, (1,))
+    assert int(show(pooler)["invalidations"]) > 0
+
+
+@pytest.mark.parametrize("prepare", [True, False])
+def test_clients_share_answers_and_bound_values_tell_them_apart(cached, prepare):
+    pooler = cached()
+    one, other = pooler.connect("app"), pooler.connect("app")
+    read = "select id, value from cache.items where id = %s"
+    for round_ in range(10):
+        for client in (one, other):
+            for number in (1, 2, 3):
+                assert client.execute(read, [number], prepare=prepare).fetchone() == (number, 0)
+                with client.cursor(binary=True) as cursor:
+                    assert cursor.execute(read, [number], prepare=prepare).fetchone() == (number, 0)
+        time.sleep(0.05)
+    row = show(pooler)
+    assert int(row["hits"]) > 60 and int(row["misses"]) >= 6, row
+    for number in (1, 2, 3):
+        one.execute("update cache.items set value = %s where id = %s", [number * 10, number])
+        assert one.execute(read, [number], prepare=prepare).fetchone() == (number, number * 10)
+
+
+def test_a_client_sees_what_it_has_written(cached):
+    pooler = cached()
+    client = pooler.connect("app")
+    deadline, number = time.monotonic() + 4, 0
+    while time.monotonic() < deadline:
+        number += 1
+        client.execute("update cache.items set value = %s where id = 1", [number])
+        for _ in range(3):
+            assert client.execute("select value from cache.items where id = 1").fetchone() == (number,)
+    host.eventually(lambda: settles(pooler, client, "select value from cache.items where id = 1", (number,)) is None)
+
+
+class Writer(threading.Thread):
+    """Counts one row up beside Weir, and notes when each number was committed."""
+
+    def __init__(self, pg):
+        super().__init__(daemon=True)
+        self.pg, self.committed, self.ends = pg, [(time.monotonic(), 0)], threading.Event()
+
+    def run(self):
+        address = {"host": "127.0.0.1", "port": self.pg.port, "user": "postgres", "dbname": "app"}
+        with psycopg.connect(**address, autocommit=True) as connection:
+            number = 0
+            while not self.ends.wait(0.02):
+                number += 1
+                connection.execute("update cache.items set value = %s where id = 5", [number])
+                self.committed.append((time.monotonic(), number))
+
+    def least(self, since):
+        """What was committed then."""
+        return max(number for at, number in self.committed if at <= since)
+
+
+def test_no_answer_is_older_than_it_may_be(cached, pg):
+    pooler = cached()
+    writer = Writer(pg)
+    writer.start()
+    failures, reads = [], []
+
+    def reader(statement):
+        client = pooler.connect("app")
+        while not writer.ends.is_set():
+            asked = time.monotonic()
+            (found,) = client.execute(statement).fetchone()
+            reads.append(found)
+            least = writer.least(asked - STALENESS)
+            if found < least:
+                failures.append((statement, found, least))
+
+    statements = ["select value from cache.items where id = 5", "select sum from cache.sums", "select max(value) from cache.items"]
+    readers = [threading.Thread(target=reader, args=[statement]) for statement in statements]
+    for thread in readers:
+        thread.start()
+    time.sleep(5)
+    writer.ends.set()
+    for thread in [*readers, writer]:
+        thread.join(20)
+    assert not failures, failures[:3]
+    assert len(reads) > 100 and int(show(pooler)["hits"]) > 0
+
+
+CHANGES = {
+    # What happens beside Weir, a read, and what it comes to then: a row, or the SQLSTATE of an error.
+    "column": ("alter table cache.items rename value to other", "select value from cache.items where id = 3", "42703"),
+    "migration": (
+        "begin; alter table cache.items rename value to other; insert into cache.log values (1); commit",
+        "select value from cache.items where id = 3",
+        "42703",
+    ),
+    "view": ("begin; create or replace view cache.sums as select -1::bigint as sum; insert into cache.log values (1); commit", "select sum from cache.sums", (-1,)),
+    "revoke": ("begin; revoke select on cache.items from public; insert into cache.log values (1); commit", "select value from cache.items where id = 3", "42501"),
+    "policy": ("begin; alter table cache.items enable row level security; insert into cache.log values (1); commit", "select value from cache.items where id = 3", None),
+    "owner of schema": ("revoke usage on schema cache from public", "select value from cache.items where id = 3", "42501"),
+    "drop": ("drop table cache.log", "select n from cache.log", "42P01"),
+    "truncate": ("truncate cache.items", "select value from cache.items where id = 3", None),
+    "partition": ("update cache.part1 set value = 9", "select value from cache.parts", (9,)),
+    "attach": ("alter table cache.parts detach partition cache.part1", "select value from cache.parts", None),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_the_schema_beside_weir_are_told(cached, pg, change):
+    done, read, expected = CHANGES[change]
+    pooler = cached()
+    client = pooler.connect("app")
+    settles(pooler, client, read) if change != "drop" else client.execute(read)
+    with psycopg.connect(host="127.0.0.1", port=pg.port, user="postgres", dbname="app", autocommit=True) as beside:
+        beside.execute(done)
+    deadline = time.monotonic() + STALENESS
+    found = []
+    while not found or (found[-1] != expected and time.monotonic() < deadline + 0.5):
+        try:
+            found.append(client.execute(read).fetchone())
+        except psycopg.Error as error:
+            found.append(error.sqlstate)
+        time.sleep(0.02)
+    assert found[-1] == expected, found[-3:]
+
+
+def test_membership_in_a_role_is_told(cached, pg):
+    pg.query("drop role if exists readers; create role readers; revoke select on cache.items from public; grant select on cache.items to readers; grant readers to alice", "app")
+    try:
+        pooler = cached()
+        client = pooler.connect("app", "alice")
+        settles(pooler, client, "select value from cache.items where id = 3")
+        pg.query("revoke readers from alice", "other")
+
+        def is_refused():
+            try:
+                client.execute("select value from cache.items where id = 3")
+            except psycopg.errors.InsufficientPrivilege:
+                return True
+            return False
+
+        host.eventually(is_refused, timeout=STALENESS + 1)
+    finally:
+        pg.query("drop owned by readers; drop role readers", "app")
+
+
+def test_what_decoding_does_not_tell_is_not_kept(cached, pg):
+    pooler = cached()
+    client = pooler.connect("app")
+    settles(pooler, client, "select value from cache.items where id = 4")
+    for read in (
+        "select value from cache.unlogged",
+        "select max from cache.stored",
+        "select total from cache.by_function",
+        "select cache.total() from cache.items limit 1",
+        "select value from cache.items where now() > '2020-01-01' and id = 4",
+        "select relname from pg_class where relname = 'items'",
+    ):
+        before = show(pooler)
+        for _ in range(5):
+            client.execute(read)
+            time.sleep(0.03)
+        after = show(pooler)
+        assert (after["hits"], after["answers"]) == (before["hits"], before["answers"]), read
+    # In a transaction everything is the server's.
+    before = show(pooler)["hits"]
+    with client.transaction():
+        client.execute("select value from cache.items where id = 4")
+    assert show(pooler)["hits"] == before
+
+
+def test_row_level_security_keeps_users_apart(cached, pg):
+    pg.query(
+        "alter table cache.items enable row level security;"
+        "create policy own on cache.items using (value = 0 and current_user = 'alice' or current_setting('app.all', true) = 'yes')",
+        "app",
+    )
+    pooler = cached()
+    alice, bob = pooler.connect("app", "alice"), pooler.connect("app", "bob")
+    read = "select count(*) from cache.items"
+    settles(pooler, alice, read, (100,))
+    settles(pooler, bob, read, (0,))
+    bob.execute("set app.all = 'yes'")
+    settles(pooler, bob, read, (100,))
+    bob.execute("reset app.all")
+    for _ in range(5):
+        assert (alice.execute(read).fetchone(), bob.execute(read).fetchone()) == ((100,), (0,))
+
+
+@pytest.mark.parametrize(
+    "user, words", [("alice", "REPLICATION"), ("absent", "absent")], ids=["no-replication", "no-such-role"]
+)
+def test_without_the_changes_nothing_is_kept_and_the_state_says_why(weir, pg, user, words):
+    pg.query(SCHEMA, "app")
+    entry = ENTRY.format(port=pg.port, dbname="app").replace("replica", user)
+    pooler = weir(databases={"app": entry}, default_pool_size=4)
+    client = pooler.connect("app")
+    host.eventually(lambda: client.execute("select 1") and show(pooler)["state"] == "lost", timeout=20)
+    assert words in show(pooler)["detail"], show(pooler)
+    for _ in range(3):
+        assert client.execute("select value from cache.items where id = 1").fetchone() == (0,)
+    assert int(show(pooler)["hits"]) == 0
+    pg.query("drop schema cache cascade", "app")
+
+
+def test_a_lost_stream_is_followed_again(cached, pg):
+    pooler = cached()
+    client = pooler.connect("app")
+    read = "select value from cache.items where id = 7"
+    settles(pooler, client, read, (0,))
+    pg.query("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'weir query cache'")
+    pg.query("update cache.items set value = 5 where id = 7", "app")
+    host.eventually(lambda: client.execute(read).fetchone() == (5,), timeout=STALENESS + 1)
+    host.eventually(lambda: show(pooler)["state"] == "ok", timeout=20)
+    settles(pooler, client, read, (5,))
+    host.eventually(lambda: pg.value("select count(*) from pg_replication_slots where slot_name like 'weir%'") == 1)
+
+
+def test_reload_turns_it_on_and_off(cached, pg):
+    pooler = cached()
+    client = pooler.connect("app")
+    settles(pooler, client, "select value from cache.items where id = 7")
+    pooler.databases["app"] = f"host=127.0.0.1 port={pg.port} dbname=app"
+    pooler.reload()
+    client.execute("select value from cache.items where id = 7")
+    assert pooler.console("SHOW CACHE") == []
+    host.eventually(lambda: pg.value("select count(*) from pg_replication_slots where slot_name like 'weir%'") == 0)
