@@ -9,6 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::SystemTime;
 
 use ::tls::SetupFault;
+use changes::Changes;
 use control::{Input, ProcessInfo};
 use driver::process::{self, PidFault, PidFile};
 use driver::signals::Signals;
@@ -16,6 +17,7 @@ use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
     TakeoverFault,
 };
+use messages::Command;
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
 use settings::{Config, Finding, Threads};
@@ -245,6 +247,7 @@ fn start(
     let panel =
         panel_thread::start(&config, born, listen_socket, sender.clone(), logger, predecessor.is_some());
     let patroni = follow_patroni(&config, sender.clone(), logger);
+    let changes = follow_changes(&config, &engine, logger);
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -255,6 +258,7 @@ fn start(
     }
     control_loop.serve_panel(panel);
     control_loop.follow_patroni(patroni);
+    control_loop.follow_changes(changes);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }
@@ -267,6 +271,12 @@ pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
 /// What Patroni says comes to the control thread as its inputs.
 fn follow_patroni(config: &Arc<Config>, sender: Sender<Input>, logger: &Arc<Logger>) -> Patroni {
     Patroni::start(config, Arc::new(move |input| drop(sender.send(input))), writer(logger))
+}
+
+/// What changes on the primaries of `query_cache` goes to the shards without the control thread: it is as fresh as it is soon there.
+fn follow_changes(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> Changes {
+    let tell = engine.broadcaster();
+    Changes::start(config, Arc::new(move |news| tell(&Command::CacheNews(news))), writer(logger))
 }
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {

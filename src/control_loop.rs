@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use changes::Changes;
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use messages::{Command, Listing, Report, ShardId, Subject};
 use panel::Panel;
@@ -53,6 +54,7 @@ pub(crate) struct ControlLoop<C> {
     manager: ServiceManager,
     panel: Option<Panel>,
     patroni: Option<Patroni>,
+    changes: Option<Changes>,
     born: Instant,
 }
 
@@ -79,6 +81,7 @@ impl<C: Shards> ControlLoop<C> {
             manager,
             panel: None,
             patroni: None,
+            changes: None,
             born: Instant::now(),
         }
     }
@@ -97,6 +100,11 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the thread that asks Patroni.
     pub(crate) fn follow_patroni(&mut self, patroni: Patroni) {
         self.patroni = Some(patroni);
+    }
+
+    /// Attaches the thread that follows the changes of primaries.
+    pub(crate) fn follow_changes(&mut self, changes: Changes) {
+        self.changes = Some(changes);
     }
 
     /// Runs until shutdown; returns the shards, to be stopped.
@@ -218,6 +226,7 @@ impl<C: Shards> ControlLoop<C> {
                 self.tls.configure(&config, &self.logger);
                 self.panel.iter_mut().for_each(|panel| panel.configure(&config));
                 self.patroni.iter_mut().for_each(|patroni| patroni.configure(&config));
+                self.changes.iter_mut().for_each(|changes| changes.configure(&config));
             }
             Output::Switchover(switchover) => {
                 if let Some(patroni) = &self.patroni {

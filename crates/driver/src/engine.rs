@@ -200,6 +200,12 @@ impl Engine {
         }
     }
 
+    /// Writes to all shards from any thread, for commands that only concern shards. What one thread writes arrives in its order.
+    pub fn broadcaster(&self) -> impl Fn(&Command) + Send + Sync + use<> {
+        let mailboxes = self.mailboxes.clone();
+        move |command| mailboxes.post_all(|| MailboxMessage::Command(command.clone()))
+    }
+
     /// Receives everything that the predecessor hands on; it must have paused accepting ([`Predecessor::pause_accepting`]).
     ///
     /// # Errors

@@ -1,0 +1,266 @@
+//! Follows the changes of primaries for the query cache, by logical decoding.
+//!
+//! Owns the thread, which has a task for each entry with `query_cache`, how often each tries again, and the lines of the log. What shards make of the news is theirs.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod decoding;
+mod follower;
+mod news;
+pub mod probe;
+mod questions;
+mod relations;
+mod snapshot;
+mod target;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use messages::{CacheNews, CacheNewsKind};
+use settings::Config;
+use telemetry::{Level, Record};
+use tls::TlsConfig;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::follower::Primary;
+use crate::target::Target;
+
+/// The first pause before another try; each is twice as long as the one before, up to `server_login_retry`.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+
+/// Entries that are followed at most.
+const MAX_ENTRIES: usize = 64;
+
+/// Sends to all shards, in order.
+pub type Tell = Arc<dyn Fn(CacheNews) + Send + Sync>;
+
+/// Writes to the log.
+pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
+
+/// The thread that follows changes; there is none as long as no entry keeps answers.
+pub struct Changes {
+    tell: Tell,
+    log: Log,
+    running: Option<watch::Sender<Arc<Config>>>,
+}
+
+impl Changes {
+    /// Follows what this configuration names.
+    #[must_use]
+    pub fn start(config: &Arc<Config>, tell: Tell, log: Log) -> Changes {
+        let mut changes = Changes { tell, log, running: None };
+        changes.configure(config);
+        changes
+    }
+
+    /// A new configuration is in force; the shards have it already.
+    pub fn configure(&mut self, config: &Arc<Config>) {
+        match &self.running {
+            Some(running) => drop(running.send_replace(Arc::clone(config))),
+            None if config.databases.values().all(|entry| entry.query_cache == 0) => {}
+            None => self.spawn(config),
+        }
+    }
+
+    fn spawn(&mut self, config: &Arc<Config>) {
+        let (config, configs) = watch::channel(Arc::clone(config));
+        let out = Out { tell: Arc::clone(&self.tell), log: Arc::clone(&self.log) };
+        let run = move || {
+            let log = Arc::clone(&out.log);
+            if let Err(why) = run(configs, out) {
+                log(Record::new(Level::Error, format!("query cache: cannot start the runtime: {why}")));
+            }
+        };
+        match thread::Builder::new().name("weir-changes".to_owned()).spawn(run) {
+            Ok(_) => self.running = Some(config),
+            Err(why) => {
+                (self.log)(Record::new(Level::Error, format!("query cache: cannot start the thread: {why}")));
+            }
+        }
+    }
+}
+
+/// The thread's main function; returns when the process ends.
+fn run(configs: watch::Receiver<Arc<Config>>, out: Out) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_io().enable_time().thread_name("weir-changes").max_blocking_threads(8);
+    builder.build()?.block_on(supervise(configs, out));
+    Ok(())
+}
+
+/// Where news and log records go.
+#[derive(Clone)]
+struct Out {
+    tell: Tell,
+    log: Log,
+}
+
+impl Out {
+    fn tell(&self, database: &Arc<str>, what: CacheNewsKind) {
+        (self.tell)(CacheNews { database: Arc::clone(database), what });
+    }
+
+    fn lost(&self, database: &Arc<str>, why: &str) {
+        self.tell(database, CacheNewsKind::Lost { why: why.into() });
+    }
+}
+
+/// One entry's task, and what it was started for.
+struct Following {
+    target: Result<Target, &'static str>,
+    tls_from: Arc<Config>,
+    /// None where there is nothing to be followed with.
+    task: Option<AbortHandle>,
+}
+
+impl Following {
+    fn stays(&self, wanted: Option<&Result<Target, &'static str>>, config: &Config) -> bool {
+        wanted == Some(&self.target) && has_same_tls(&self.tls_from, config)
+    }
+}
+
+/// Servers are met with the same TLS.
+fn has_same_tls(one: &Config, other: &Config) -> bool {
+    let of = |config: &Config| {
+        let global = &config.global;
+        (
+            global.server_tls_sslmode,
+            global.server_tls_protocols.clone(),
+            global.server_tls_ciphers.clone(),
+            global.server_tls13_ciphers.clone(),
+        )
+    };
+    of(one) == of(other) && one.tls_files.server == other.tls_files.server
+}
+
+/// Has as many tasks as entries keep answers.
+async fn supervise(mut configs: watch::Receiver<Arc<Config>>, out: Out) {
+    let mut tasks = JoinSet::new();
+    let mut following: BTreeMap<Arc<str>, Following> = BTreeMap::new();
+    loop {
+        let config = Arc::clone(&configs.borrow_and_update());
+        let entries = config.databases.values();
+        let mut wanted: BTreeMap<Arc<str>, _> = entries
+            .filter_map(|entry| Some((Arc::from(entry.name.as_str()), Target::of(&config, entry)?)))
+            .take(MAX_ENTRIES)
+            .collect();
+        following.retain(|name, one| {
+            let stays = one.stays(wanted.get(name), &config);
+            if !stays {
+                one.task.iter().for_each(AbortHandle::abort);
+                out.lost(name, "the configuration has changed");
+            }
+            stays
+        });
+        wanted.retain(|name, _| !following.contains_key(name));
+        for (name, target) in wanted {
+            let task = match &target {
+                Ok(target) => {
+                    let work =
+                        keep_following(Arc::clone(&name), target.clone(), Arc::clone(&config), out.clone());
+                    Some(tasks.spawn(work))
+                }
+                Err(why) => {
+                    report(&out, &name, why);
+                    None
+                }
+            };
+            following.insert(name, Following { target, tls_from: Arc::clone(&config), task });
+        }
+        tokio::select! {
+            changed = configs.changed() => if changed.is_err() { return },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+/// Says that an entry's primary is not followed.
+fn report(out: &Out, name: &Arc<str>, why: &str) {
+    out.lost(name, why);
+    let text = format!(
+        "query cache: {name}: cannot follow the primary's changes: {why}; every query goes to a server"
+    );
+    (out.log)(Record::new(Level::Warning, text));
+}
+
+/// Follows an entry's primary again and again.
+async fn keep_following(name: Arc<str>, target: Target, config: Arc<Config>, out: Out) {
+    let mut pause = FIRST_RETRY;
+    let mut last = String::new();
+    loop {
+        let began = Instant::now();
+        let outcome = match TlsConfig::new(&config) {
+            Ok(tls) => follow_once(&name, &target, &tls, &out, &mut last).await,
+            Err(fault) => Err(fault.to_string()),
+        };
+        let (why, has_begun) = match outcome {
+            Ok(why) => (why, true),
+            Err(why) => (why, false),
+        };
+        if has_begun && began.elapsed() > target.retry {
+            pause = FIRST_RETRY;
+        }
+        if why == last {
+            out.lost(&name, &why);
+        } else {
+            report(&out, &name, &why);
+            last = why;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(target.retry.max(FIRST_RETRY));
+    }
+}
+
+/// Follows the first host that is a primary. Ok: why no longer; otherwise why it has not begun.
+async fn follow_once(
+    name: &Arc<str>,
+    target: &Target,
+    tls: &TlsConfig,
+    out: &Out,
+    last: &mut String,
+) -> Result<String, String> {
+    let mut whys = Vec::new();
+    for place in &target.places {
+        match Primary::find(target, place, tls).await {
+            Ok(primary) => return follow(name, target, primary, out, last).await,
+            Err(why) => whys.push(format!("{}: {why}", place.label())),
+        }
+    }
+    Err(whys.join("; "))
+}
+
+async fn follow(
+    name: &Arc<str>,
+    target: &Target,
+    primary: Primary,
+    out: &Out,
+    last: &mut String,
+) -> Result<String, String> {
+    let label = primary.label();
+    let named = |why: String| format!("{label}: {why}");
+    let mut beginning = std::pin::pin!(primary.begin(target));
+    let follower = match timeout(target.connect_timeout, &mut beginning).await {
+        Ok(begun) => begun,
+        Err(_) => {
+            let why = named("waiting for transactions that began before its replication slot; end those that are left open (pg_stat_activity, backend_xid)".to_owned());
+            report(out, name, &why);
+            *last = why;
+            beginning.await
+        }
+    };
+    let follower = follower.map_err(named)?;
+    (out.log)(Record::new(Level::Log, format!("query cache: {name}: following the changes of {label}")));
+    last.clear();
+    let mut sink = |what: CacheNewsKind| {
+        let level = if matches!(what, CacheNewsKind::Current { .. }) { Level::Noise } else { Level::Debug };
+        (out.log)(Record::new(level, format!("query cache: {name}: {what:?}")));
+        out.tell(name, what);
+    };
+    let why = follower.run(target, &mut sink).await;
+    Ok(format!("{label}: {why}"))
+}
