@@ -6,7 +6,9 @@ import time
 import psycopg
 import pytest
 
+import browser
 import host
+import panel
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
@@ -309,3 +311,32 @@ def test_reload_turns_it_on_and_off(cached, pg):
     client.execute("select value from cache.items where id = 7")
     assert pooler.console("SHOW CACHE") == []
     host.eventually(lambda: pg.value("select count(*) from pg_replication_slots where slot_name like 'weir%'") == 0)
+
+
+@pytest.fixture
+def with_panel(weir, pg):
+    """A pooler whose cache has answered, its client, and its panel."""
+    pg.query(SCHEMA, "app")
+    pooler, web = panel.start(weir, databases={"app": ENTRY.format(port=pg.port, dbname="app"), "other": ""}, default_pool_size=4)
+    client = pooler.connect("app")
+    client.execute("select 1")
+    host.eventually(lambda: show(pooler)["state"] == "ok", timeout=20)
+    settles(pooler, client, "select value from cache.items where id = 7")
+    yield web
+    pg.query("drop schema cache cascade", "app")
+
+
+def test_the_panel_and_metrics_have_caches(with_panel):
+    web = with_panel
+    (cache,) = web.get("/api/v1/caches")["caches"]
+    assert (cache["database"], cache["state"], cache["max_bytes"]) == ("app", "ok", 16 << 20)
+    assert cache["hits"] > 0 and cache["answers"] == 1 and 0 < cache["bytes"] < 2000 and cache["staleness_ms"] < 1000
+    assert web.get("/api/v1/caches?database=other") == {"caches": []}
+    _, text, _ = web.ask("GET", "/metrics")
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("weir_cache_"))
+    assert lines['weir_cache_usable{database="app"}'] == "1" and float(lines['weir_cache_hits_total{database="app"}']) > 0
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_the_panel_shows_caches(with_panel, scratch):
+    browser.play("cache", with_panel, scratch, {}, token=with_panel.token)

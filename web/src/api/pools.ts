@@ -1,6 +1,6 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cluster, Hosts, Pool, PoolDetails, CreatePool, Preview } from './types';
+import type { Cache, Cluster, Hosts, Pool, PoolDetails, CreatePool, Preview } from './types';
 
 export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
@@ -29,6 +29,11 @@ export async function pool(name: string, signal?: AbortSignal): Promise<PoolDeta
 /** The hosts of a pool whose reads go to standbys; none of any other. */
 export function hosts(database: string, signal?: AbortSignal): Promise<Hosts> {
   return get(`/hosts${query({ database })}`, signal);
+}
+
+/** The query cache of a pool's entry; null if it has none. */
+export async function cache(database: string, signal?: AbortSignal): Promise<Cache | null> {
+  return (await get<{ caches: Cache[] }>(`/caches${query({ database })}`, signal)).caches[0] ?? null;
 }
 
 /** What saving would change; `was` is the pool's present name, null for a new one. */

@@ -55,6 +55,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/caches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Entries with a query cache. */
+        get: operations["caches"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clients": {
         parameters: {
             query?: never;
@@ -839,6 +856,53 @@ export interface components {
             reserved: number;
             /** Format: int32 */
             used_by_pools: number;
+        };
+        /** @description The query cache of an entry. */
+        CacheView: {
+            /**
+             * Format: int64
+             * @description Answers that are stored, and what they take and may take.
+             */
+            answers: number;
+            /** Format: int64 */
+            bytes: number;
+            /** @description The entry. */
+            database: string;
+            /** @description What to do about it. */
+            detail: string;
+            /**
+             * Format: int64
+             * @description Answers that were dropped to make room.
+             */
+            evictions: number;
+            /**
+             * Format: int64
+             * @description Requests that were answered from the cache.
+             */
+            hits: number;
+            /**
+             * Format: int64
+             * @description Answers that were dropped because what they were made of has changed, or may have.
+             */
+            invalidations: number;
+            /** Format: int64 */
+            max_bytes: number;
+            /**
+             * Format: int64
+             * @description Requests that it might have answered, and had no answer to.
+             */
+            misses: number;
+            /**
+             * Format: int64
+             * @description How long ago it was that all changes of the primary were known. Null if they never were.
+             */
+            staleness_ms: number | null;
+            /** @description `ok`, `starting`, `behind`, `other primary`, `lost` or `off`. */
+            state: string;
+        };
+        /** @description Query caches. */
+        Caches: {
+            caches: components["schemas"]["CacheView"][];
         };
         /** @description What a change would do. */
         ChangePreview: {
@@ -1730,6 +1794,36 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    caches: {
+        parameters: {
+            query?: {
+                /** @description Of this entry. */
+                database?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Caches"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -20,6 +20,7 @@ export type DiffLine = Schemas['DiffLine'];
 export type Preview = Schemas['ChangePreview'];
 export type Client = Schemas['Client'];
 export type Server = Schemas['Server'];
+export type Cache = Schemas['CacheView'];
 export type Hosts = Schemas['Hosts'];
 export type Query = Schemas['QueryView'];
 export type QueryDetails = Schemas['QueryDetails'];
