@@ -7,7 +7,7 @@ use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use auth::{Entropy, ServerKeyCache};
-use session::{LoginContext, LoginStep, Row, ServerInfo, ServerLogin};
+use session::{LoginContext, LoginStep, Row, ServerLogin};
 use settings::SslMode;
 use tls::{TlsConfig, TlsConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -200,7 +200,6 @@ impl Channel {
 /// A connection that is logged in.
 pub(crate) struct Connection {
     channel: Channel,
-    info: ServerInfo,
     /// Received with the end of the login.
     behind: Vec<u8>,
     limit: Duration,
@@ -223,12 +222,6 @@ impl Connection {
             login(channel, target, is_replication).await
         };
         timeout(target.connect_timeout, opening).await.map_err(|_| Failure::TimedOut)?
-    }
-
-    /// What the server has reported.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let found = self.info.parameters.iter().find(|(known, _)| known == name.as_bytes());
-        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
     /// Runs one or several statements; the rows of all of them, in order.
@@ -386,8 +379,8 @@ async fn login(mut channel: Channel, target: &Target, is_replication: bool) -> O
                 exchange.answer(answer, &mut LoginContext { entropy: &mut entropy, keys: &mut keys })
             }
             LoginStep::Identified => exchange.identified(),
-            LoginStep::Ready(info, behind) => {
-                return Ok(Connection { channel, info: *info, behind, limit: target.connect_timeout });
+            LoginStep::Ready(_, behind) => {
+                return Ok(Connection { channel, behind, limit: target.connect_timeout });
             }
             LoginStep::Refused(body) => return Err(Failure::Refused(Refusal::read(&body))),
             LoginStep::Auth(fault) => return Err(Failure::Other(format!("login failed: {fault}"))),

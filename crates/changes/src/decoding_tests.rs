@@ -186,14 +186,7 @@ fn what_is_no_stream_is_refused() {
 
 #[test]
 fn the_probe_holds_for_mutations_of_a_stream() {
-    let seed = [
-        vec![5],
-        line(1, b"BEGIN 7"),
-        line(2, b"table public.\"a\"\"B\", c.d: TRUNCATE: x"),
-        keepalive(3, true),
-        line(4, b"COMMIT 7"),
-    ]
-    .concat();
+    let seed = include_bytes!("../../../fuzz/seeds/changes/transaction").to_vec();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |bound: usize| {
         state ^= state << 13;

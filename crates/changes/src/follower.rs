@@ -3,7 +3,7 @@
 //! Owns how often what is asked. What the answers mean for shards is `news`' to decide.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant, SystemTime};
 
 use messages::CacheNewsKind;
@@ -110,7 +110,14 @@ impl Primary {
         let slot = &self.slot;
         let create =
             format!("CREATE_REPLICATION_SLOT \"{slot}\" TEMPORARY LOGICAL test_decoding NOEXPORT_SNAPSHOT");
-        self.stream.ask_for_long(&create).await.map_err(explain)?;
+        let mut creating = pin!(self.stream.ask_for_long(&create));
+        loop {
+            tokio::select! {
+                created = &mut creating => break created.map_err(explain)?,
+                // The server is silent until those transactions end; here it shows whether it is there.
+                () = sleep(CONFIRM) => self.questions.ask("SELECT").await.map_err(explain)?,
+            };
+        }
         // Nobody else can know the name of the slot: where it is found, both connections lead to one server.
         let found = format!("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = '{slot}'");
         if self.questions.ask(&found).await.map_err(explain)?.is_empty() {

@@ -145,10 +145,15 @@ async fn supervise(mut configs: watch::Receiver<Arc<Config>>, out: Out) {
     loop {
         let config = Arc::clone(&configs.borrow_and_update());
         let entries = config.databases.values();
-        let mut wanted: BTreeMap<Arc<str>, _> = entries
-            .filter_map(|entry| Some((Arc::from(entry.name.as_str()), Target::of(&config, entry)?)))
-            .take(MAX_ENTRIES)
-            .collect();
+        let wanted =
+            entries.filter_map(|entry| Some((Arc::from(entry.name.as_str()), Target::of(&config, entry)?)));
+        let bounded = wanted.enumerate().map(|(at, (name, target))| {
+            (
+                name,
+                if at < MAX_ENTRIES { target } else { Err("the changes of 64 entries are followed at most") },
+            )
+        });
+        let mut wanted: BTreeMap<Arc<str>, _> = bounded.collect();
         following.retain(|name, one| {
             let stays = one.stays(wanted.get(name), &config);
             if !stays {

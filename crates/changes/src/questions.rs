@@ -17,10 +17,9 @@ pub(crate) const SESSION: &str = "SET search_path = pg_catalog, pg_temp; SET def
     SET synchronous_commit = local; SET lock_timeout = '5s'; SET idle_session_timeout = 0; SET max_parallel_workers_per_gather = 0; \
     SET statement_timeout = 0; SET standard_conforming_strings = on; SET bytea_output = hex";
 
-/// What a server has to be to be followed: whether it is in recovery, `wal_level`, free replication slots, and a role that may replicate.
+/// Whether the server is in recovery, `wal_level`, and the encoding of names in the stream.
 pub(crate) const ABILITIES: &str = "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('wal_level'), \
-    (SELECT r.rolreplication OR r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = CURRENT_USER), \
-    pg_catalog.current_setting('server_encoding'), pg_catalog.current_setting('max_replication_slots')";
+    pg_catalog.current_setting('server_encoding')";
 
 /// WAL is streamed when it is on disk; this brings it there. A commit, because nothing else may be asked for by any role.
 pub(crate) fn flush_wal() -> String {

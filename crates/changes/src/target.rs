@@ -77,7 +77,7 @@ impl Target {
             dbname: entry.dbname.clone(),
             user: user.clone(),
             secret: own.or_else(|| config.secrets.get(user)).cloned(),
-            connect_timeout: config.global.server_connect_timeout,
+            connect_timeout: limit(config.global.server_connect_timeout),
             retry: config.global.server_login_retry,
         }))
     }
@@ -86,6 +86,11 @@ impl Target {
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials::from_secret(self.secret.as_deref().map(Secret::parse).as_ref(), None)
     }
+}
+
+/// A setting of 0 is no limit.
+fn limit(setting: Duration) -> Duration {
+    if setting.is_zero() { Duration::from_secs(3600) } else { setting }
 }
 
 /// The hosts, the one that leads first.
