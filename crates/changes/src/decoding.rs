@@ -21,18 +21,18 @@ pub(crate) const OWN_MESSAGES: &str = "weir_cache";
 
 /// A transaction that has committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub(crate) struct Transaction {
     /// Its number, without the epoch.
-    pub xid: u32,
+    pub(crate) xid: u32,
     /// The end of its commit record.
-    pub end: u64,
+    pub(crate) end: u64,
     /// What it has changed.
-    pub what: Effect,
+    pub(crate) what: Effect,
 }
 
 /// What a transaction has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Rows of these relations (none: it has written messages alone); what else is not shown.
     Rows(BTreeSet<Box<str>>),
     /// Nothing that decoding shows, or too much: a catalog, or anything.
@@ -41,7 +41,7 @@ pub enum Effect {
 
 /// What the stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A transaction has committed.
     Committed(Transaction),
     /// All transactions that end before this position have been streamed.
@@ -59,7 +59,7 @@ pub enum Event {
 
 /// The server's fault: what it sends cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamFault {
+pub(crate) enum StreamFault {
     /// A frame with an impossible length.
     Length(BadLength),
     /// A message that does not belong there.
@@ -82,7 +82,7 @@ struct Open {
 
 /// The stream so far.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     splitter: Splitter,
     /// The beginning of a message that has not arrived as far as it is kept.
     partial: Vec<u8>,
@@ -96,7 +96,7 @@ pub struct Stream {
 impl Stream {
     /// A stream behind its CopyBothResponse; `is_utf8`: the database's encoding is UTF-8.
     #[must_use]
-    pub fn new(is_utf8: bool) -> Stream {
+    pub(crate) fn new(is_utf8: bool) -> Stream {
         Stream { splitter: Splitter::new(), partial: Vec::new(), is_read: false, open: None, is_utf8 }
     }
 
@@ -104,7 +104,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamFault`]: the stream is of no further use.
-    pub fn receive(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), StreamFault> {
+    pub(crate) fn receive(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), StreamFault> {
         while let Some(piece) = self.splitter.next(&mut bytes).map_err(StreamFault::Length)? {
             self.piece(piece, events)?;
         }

@@ -101,23 +101,30 @@ impl Primary {
         format!("{} (system {system}, timeline {timeline})", place.label())
     }
 
-    /// Makes the slot, which takes as long as the transactions that are running, and begins to stream.
+    /// Makes the slot, which takes as long as the transactions that are running.
+    async fn create_slot(&mut self) -> Outcome<()> {
+        let create = format!(
+            "CREATE_REPLICATION_SLOT \"{}\" TEMPORARY LOGICAL test_decoding NOEXPORT_SNAPSHOT",
+            self.slot
+        );
+        let mut creating = pin!(self.stream.ask_for_long(&create));
+        loop {
+            tokio::select! {
+                created = &mut creating => return created.map(drop),
+                // This connection is silent meanwhile; the other shows whether the server is there.
+                () = sleep(CONFIRM) => drop(self.questions.ask("SELECT").await?),
+            }
+        }
+    }
+
+    /// Makes the slot, and begins to stream.
     ///
     /// # Errors
     /// Why it cannot, and what to do.
     pub(crate) async fn begin(mut self, target: &Target) -> Result<Follower, String> {
         let explain = |failure| explained(failure, target);
+        self.create_slot().await.map_err(explain)?;
         let slot = &self.slot;
-        let create =
-            format!("CREATE_REPLICATION_SLOT \"{slot}\" TEMPORARY LOGICAL test_decoding NOEXPORT_SNAPSHOT");
-        let mut creating = pin!(self.stream.ask_for_long(&create));
-        loop {
-            tokio::select! {
-                created = &mut creating => break created.map_err(explain)?,
-                // The server is silent until those transactions end; here it shows whether it is there.
-                () = sleep(CONFIRM) => self.questions.ask("SELECT").await.map_err(explain)?,
-            };
-        }
         // Nobody else can know the name of the slot: where it is found, both connections lead to one server.
         let found = format!("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = '{slot}'");
         if self.questions.ask(&found).await.map_err(explain)?.is_empty() {

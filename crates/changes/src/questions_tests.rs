@@ -19,7 +19,7 @@ fn a_sample_is_a_primarys_position_and_what_it_shows() {
     assert!(seen.snapshot.sees(10) && !seen.snapshot.sees(11));
     let standby = row(&[Some("t"), Some("50331600"), None, None, None]);
     assert!(sample(&[standby, first()]).is_none());
-    assert!(sample(&[position.clone()]).is_none() && sample(&[]).is_none());
+    assert!(sample(std::slice::from_ref(&position)).is_none() && sample(&[]).is_none());
     assert!(sample(&[position, row(&[Some("10:12:11"), None, Some("a"), Some("b")])]).is_none());
 }
 
