@@ -43,7 +43,7 @@ def last_catalog(pooler):
 
 def test_rows_are_told_with_the_relations_that_are_made_of_them(following, pg, schema):
     pg.query("create table followed.rows(a int)", "app")
-    pg.query('create view followed."Of ""Rows" as select * from followed.rows', "app")
+    pg.query('create view followed."Of: Rows, all" as select * from followed.rows', "app")
     pg.query("create table followed.whole(a int) partition by list (a)", "app")
     pg.query("create table followed.part partition of followed.whole for values in (1)", "app")
     pooler = following()
@@ -52,7 +52,7 @@ def test_rows_are_told_with_the_relations_that_are_made_of_them(following, pg, s
     pg.query("insert into followed.rows values (1)", "app")
     pg.query("insert into followed.whole values (1)", "app")
     names = pooler.wait_log(CHANGED, count=2)
-    assert names == [r'"of \"rows", "rows"', '"part", "whole"']
+    assert names == ['"of: rows, all", "rows"', '"part", "whole"']
 
 
 def test_ddl_is_told_alone_and_beside_rows(following, pg, schema):
