@@ -166,10 +166,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
-        local_pool.counters.bytes_received += done as u64;
-        if client.request.statements.is_some() {
-            local_pool.prepared(context.parsed, context.parsed_on_server, context.bound);
-        }
+        count_request(local_pool, done, client.request.statements.is_some().then_some(&context));
     }
     if is_watched && client.recording.is_some() {
         cached::sent((client, server), &core.local_pools, &mut core.query_caches, done);
@@ -190,6 +187,15 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let kept = !client.request.held.is_empty() && (waits(server) || client.routed.waits());
     let asked_nothing = server.protocol.is_quiet();
     step_ended(core, client_conn, server_conn, &outcome, kept, asked_nothing);
+}
+
+/// Counts what a client has sent, and what it has prepared, if it has any statements.
+#[inline(always)]
+fn count_request(local_pool: &mut LocalPool, bytes: usize, prepared: Option<&RequestContext<'_>>) {
+    local_pool.counters.bytes_received += bytes as u64;
+    if let Some(context) = prepared {
+        local_pool.prepared(context.parsed, context.parsed_on_server, context.bound);
+    }
 }
 
 /// A step client to server is over: what comes of it.
