@@ -1,0 +1,151 @@
+"""What `query_cache` is worth: pgbench's select-only over 10,000 accounts, direct, by a pool, by a pool with a cache, and by pgpool-II with its cache
+where that is installed. What fails here is an error; how fast it was is printed. `make cache-figures` runs the long form."""
+
+import os
+import re
+import statistics
+
+import pytest
+
+import host
+from weir import USERLIST
+
+pytestmark = [pytest.mark.weir_only, pytest.mark.parametrize("io_driver", ["epoll"])]
+
+# A second each in `make test`, of what is here anyway.
+SECONDS = int(os.environ.get("WEIR_CACHE_FIGURES", "0"))
+ROUNDS = 3 if SECONDS else 1
+CLIENTS = 20
+PGPOOL = "/usr/sbin/pgpool"
+PGPOOL_CONF = """
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = '{directory}'
+pcp_socket_dir = '{directory}'
+pcp_port = {pcp_port}
+backend_clustering_mode = 'streaming_replication'
+backend_hostname0 = '127.0.0.1'
+backend_port0 = {backend}
+backend_flag0 = 'DISALLOW_TO_FAILOVER'
+num_init_children = 64
+max_pool = 1
+pid_file_name = '{directory}/pgpool.pid'
+logdir = '{directory}'
+load_balance_mode = off
+sr_check_period = 0
+sr_check_user = 'postgres'
+memory_cache_enabled = on
+memqcache_method = 'shmem'
+memqcache_total_size = 256MB
+memqcache_max_num_cache = 1000000
+memqcache_expire = 0
+memqcache_oiddir = '{directory}/oid'
+log_min_messages = warning
+"""
+SCRIPT = "\\set aid random(1, 10000)\nselect abalance from pgbench_accounts where aid = :aid;\n"
+
+
+class Subject:
+    def __init__(self, name, port, process=None):
+        self.name, self.port, self.process = name, port, process
+
+    def cpu_seconds(self):
+        """What all of its processes have used."""
+        return sum(cpu_seconds(pid) for pid in family(self.process.pid)) if self.process else 0
+
+
+def family(pid):
+    return [pid, *(one for child in host.children(pid) for one in family(child))]
+
+
+def cpu_seconds(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def pgpool(pg, scratch):
+    """pgpool-II with its cache, in the long form."""
+    if not SECONDS or not os.path.exists(PGPOOL):
+        yield None
+        return
+    directory = host.new_directory(scratch, "pgpool")
+    facts = {"port": host.free_port(), "pcp_port": host.free_port(), "directory": directory, "backend": pg.port}
+    (directory / "pgpool.conf").write_text(PGPOOL_CONF.format(**facts))
+    (directory / "oid").mkdir()
+    for name in ("pgpool.conf", "oid"):
+        host.hand_over(directory / name)
+    with open(directory / "log", "wb") as log:
+        command = [PGPOOL, "-n", "-f", directory / "pgpool.conf", "-F", directory / "pcp.conf", "-a", directory / "hba"]
+        process = host.start(command, cwd=directory, stdout=log, stderr=log)
+    host.eventually(lambda: host.is_listening(facts["port"], None))
+    yield Subject("pgpool-II, cache", facts["port"], process)
+    host.stop(process)
+
+
+@pytest.fixture
+def subjects(pg, weir, pgpool):
+    host.run([pg.bindir / "pgbench", "-i", "-q", "-s", "1", "-h", "127.0.0.1", "-p", str(pg.port), "-U", "postgres", "app"])
+    entry = f"host=127.0.0.1 port={pg.port} dbname=app pool_mode=transaction session_state=virtual pool_size=8"
+    users = {**USERLIST, "postgres": ""}
+    plain = weir(databases={"app": entry}, userlist=users)
+    cached = weir(databases={"app": f"{entry} query_cache=256MB query_cache_user=replica query_cache_max_staleness=5"}, userlist=users)
+    found = [Subject("direct", pg.port), Subject("Weir", plain.port, plain.process), Subject("Weir, cache", cached.port, cached.process)]
+    cached.value("select 1", user="postgres")
+    host.eventually(lambda: cached.console("SHOW CACHE")[0]["state"] == "ok", timeout=20)
+    yield [*found, *([pgpool] if pgpool else [])], cached
+    pg.query("drop table pgbench_accounts, pgbench_branches, pgbench_tellers, pgbench_history", "app")
+
+
+class Bench:
+    """pgbench's select-only."""
+
+    def __init__(self, pg, directory):
+        self.pg, self.directory = pg, directory
+        self.script = directory / "select.sql"
+        self.script.write_text(SCRIPT)
+        host.hand_over(self.script)
+
+    def run(self, subject, mode, seconds, clients, *options):
+        command = [self.pg.bindir / "pgbench", "-n", "-h", "127.0.0.1", "-p", str(subject.port), "-U", "postgres", "-M", mode, "-f", self.script]
+        done = host.run([*command, "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds), *options, "app"], cwd=self.directory)
+        assert "number of failed transactions: 0" in done.stdout and "aborted" not in done.stderr, done.stdout + done.stderr
+        return float(re.search(r"tps = ([\d.]+)", done.stdout)[1])
+
+    def latencies(self, subject, mode, seconds):
+        """Of one client, in microseconds, sorted."""
+        prefix = f"latencies-{mode}-{subject.port}"
+        self.run(subject, mode, seconds, 1, "-l", "--log-prefix", prefix)
+        lines = (line for path in self.directory.glob(f"{prefix}.*") for line in path.read_text().splitlines())
+        return sorted(int(line.split()[2]) for line in lines)
+
+
+@pytest.mark.parametrize("mode", ["simple", "prepared"])
+def test_what_the_cache_is_worth(pg, subjects, scratch, capsys, mode):
+    found, cached = subjects
+    bench, seconds = Bench(pg, host.new_directory(scratch, "bench")), SECONDS or 1
+    for subject in found:
+        bench.run(subject, mode, 2 * seconds, CLIENTS)  # Fills the caches.
+    before = cached.console("SHOW CACHE")[0]
+    rates, costs = {subject: [] for subject in found}, {subject: [] for subject in found}
+    for _ in range(ROUNDS):
+        for subject in found:
+            begun = subject.cpu_seconds()
+            rates[subject].append(bench.run(subject, mode, seconds, CLIENTS))
+            costs[subject].append(1e6 * (subject.cpu_seconds() - begun) / (rates[subject][-1] * seconds))
+    after = cached.console("SHOW CACHE")[0]
+    lines = [f"{mode}, {CLIENTS} clients, {ROUNDS} rounds of {seconds} s; one client's latency in us"]
+    for subject in found:
+        latencies = bench.latencies(subject, mode, seconds)
+        p50, p99 = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
+        lines.append(
+            f"{subject.name:17} {statistics.median(rates[subject]):9.0f} TPS  {statistics.median(costs[subject]):5.1f} us of its CPU each  p50 {p50}  p99 {p99}"
+        )
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))
+    hits, misses = (int(after[name] - before[name]) for name in ("hits", "misses"))
+    assert hits > misses and hits > 1000, (before, after)
