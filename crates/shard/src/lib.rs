@@ -17,6 +17,7 @@ mod cancel;
 mod cancel_key;
 mod client;
 mod close_reason;
+mod close_when_free;
 mod commands;
 mod connections;
 mod console;

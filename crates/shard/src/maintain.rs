@@ -187,10 +187,12 @@ impl ShardState {
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
                 let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
-                let renewed =
-                    server.close_when_free.filter(|_| session && self.core.config.global.server_fast_close);
+                let renewed = server
+                    .close_when_free
+                    .reason()
+                    .filter(|_| session && self.core.config.global.server_fast_close);
                 // What is written there is lost: no client may keep it for its session.
-                let left_behind = server.close_when_free.filter(|reason| {
+                let left_behind = server.close_when_free.reason().filter(|reason| {
                     *reason == CloseReason::LeftBehind && !dedicated && !server.protocol.in_block()
                 });
                 let renewed = renewed.or(left_behind);

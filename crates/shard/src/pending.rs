@@ -82,7 +82,7 @@ pub(crate) fn unsent_conns(core: &Core) -> Vec<ConnId> {
 /// No server of this database (all) is to be closed as soon as it is free, or is being closed.
 fn has_no_obsolete(core: &Core, database: Option<&str>) -> bool {
     let going = |server: &server::Server| {
-        server.close_when_free.is_some()
+        server.close_when_free.is_set()
             || matches!(server.phase, server::Phase::Leaving { .. } | server::Phase::Closing)
     };
     !core.conns.iter().any(|(_, conn)| match conn {

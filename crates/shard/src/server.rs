@@ -12,7 +12,7 @@ use settings::PoolMode;
 use tls::NegotiatedTls;
 
 use crate::attempt::Attempt;
-use crate::close_reason::CloseReason;
+use crate::close_when_free::CloseWhenFree;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::{ConnId, Target};
@@ -134,7 +134,7 @@ pub(crate) struct Server {
     /// rule is not read by another.
     pub(crate) names_as_they_are: bool,
     /// Close it as soon as it is free.
-    pub(crate) close_when_free: Option<CloseReason<'static>>,
+    pub(crate) close_when_free: CloseWhenFree,
     pub(crate) since_us: u64,
     pub(crate) since_wall_us: u64,
     /// When it was last assigned or freed.

@@ -3,7 +3,10 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use messages::{ClusterHostRow, Command, HostRole, Listing, Report, RequestId, Subject};
+use pool::PoolRegistry;
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -26,7 +29,10 @@ struct Servers {
 
 impl Servers {
     fn new() -> Servers {
-        let mut world = World::new(ENTRY);
+        Servers::of(World::new(ENTRY))
+    }
+
+    fn of(mut world: World) -> Servers {
         let client = world.client(&[]);
         let mut servers = Servers { world, client, down: None, promoted: None, replayed: 0x3_0000_0010 };
         servers.settle();
@@ -224,6 +230,32 @@ fn a_second_primary_is_shown_as_one_and_gets_no_reads() {
     assert_eq!((hosts[0].role, hosts[1].role), (HostRole::Primary, HostRole::Primary));
     assert_eq!(hosts[1].error, None, "that it is no standby is no error");
     assert_eq!([servers.read(), servers.read()], ["c", "c"]);
+}
+
+/// The primary is being logged in to, and this happens meanwhile.
+fn after_login_with(happens: impl FnOnce(&mut World, &world::OneShard)) -> HostRole {
+    let directory = Arc::new(world::OneShard::default());
+    let entry = format!("{ENTRY} connect_query='select 7'");
+    let mut servers = Servers::of(World::beside(directory.clone(), &entry));
+    let is_asked = |(_, bytes): &(&ConnId, &Vec<u8>)| String::from_utf8_lossy(bytes).contains("select 7");
+    let conn = *servers.world.sent.iter().find(is_asked).unwrap().0;
+    assert_eq!(servers.host(conn), "a");
+    happens(&mut servers.world, &directory);
+    servers.world.answer(conn, Status::Idle);
+    servers.hosts()[0].role
+}
+
+#[test]
+fn a_login_that_is_none_to_the_primary_any_more_does_not_show_its_host_as_one() {
+    assert_eq!(after_login_with(|_, _| ()), HostRole::Primary);
+    let newer = after_login_with(|_, directory| {
+        assert_eq!(directory.database("d").cluster.admit(7_000, Some(2)), Ok(()));
+    });
+    assert_eq!(newer, HostRole::Unknown);
+    let other = after_login_with(|world, _| {
+        world.event(Event::Command(Command::Reconnect { database: None }));
+    });
+    assert_eq!(other, HostRole::Unknown);
 }
 
 #[test]

@@ -27,10 +27,17 @@ fn target(world: &World, conn: ConnId) -> String {
 
 /// The server lets Weir in, as a primary on this timeline or as a standby.
 fn logs_in(world: &mut World, conn: ConnId, timeline: Option<u32>) {
+    says_hello(world, conn, timeline.is_some());
+    says_who_it_is(world, conn, timeline);
+    world.follow(conn);
+}
+
+/// It lets Weir in, and is asked which cluster it belongs to.
+fn says_hello(world: &mut World, conn: ConnId, is_primary: bool) {
     let hello = message(|out| {
         encode::authentication_ok(out);
         encode::parameter_status(out, b"server_version", b"18.0");
-        let in_hot_standby = if timeline.is_some() { "off" } else { "on" };
+        let in_hot_standby = if is_primary { "off" } else { "on" };
         encode::parameter_status(out, b"in_hot_standby", in_hot_standby.as_bytes());
         encode::parameter_status(out, b"default_transaction_read_only", b"off");
         encode::key_data(out, 77, &[1, 2, 3, 4]);
@@ -39,10 +46,13 @@ fn logs_in(world: &mut World, conn: ConnId, timeline: Option<u32>) {
     world.sent.remove(&conn);
     world.receive(conn, &hello);
     assert!(world.text(conn).contains("pg_control_system"));
+}
+
+/// And it answers that.
+fn says_who_it_is(world: &mut World, conn: ConnId, timeline: Option<u32>) {
     let timeline = timeline.map(|timeline| format!("{timeline:08X}"));
     let system = CLUSTER.to_string();
     answers(world, conn, &[&[Some(&system), timeline.as_deref()]]);
-    world.follow(conn);
 }
 
 /// Rows in answer to a query of Weir's own.
@@ -94,19 +104,25 @@ impl Split {
             for (conn, lsn) in
                 [(self.primary, primary), (self.standbys[0], standbys[0]), (self.standbys[1], standbys[1])]
             {
-                let text = self.world.text(conn);
-                let lsn = lsn.to_string();
-                if text.contains("pg_rewrite") {
-                    answers(&mut self.world, conn, &[&[Some("end"), Some("")]]);
-                } else if text.contains("pg_last_wal_replay_lsn") {
-                    let is_standby = if conn == self.primary { "f" } else { "t" };
-                    answers(&mut self.world, conn, &[&[Some(is_standby), Some(&lsn), Some("1")]]);
-                } else {
-                    others.push_str(&text);
-                }
+                others.push_str(&self.answer_one(conn, lsn));
             }
         }
         others
+    }
+
+    /// The same of one server.
+    fn answer_one(&mut self, conn: ConnId, lsn: u64) -> String {
+        let text = self.world.text(conn);
+        let lsn = lsn.to_string();
+        if text.contains("pg_rewrite") {
+            answers(&mut self.world, conn, &[&[Some("end"), Some("")]]);
+        } else if text.contains("pg_last_wal_replay_lsn") {
+            let is_standby = if conn == self.primary { "f" } else { "t" };
+            answers(&mut self.world, conn, &[&[Some(is_standby), Some(&lsn), Some("1")]]);
+        } else {
+            return text;
+        }
+        String::new()
     }
 
     fn settle(&mut self) {
@@ -130,6 +146,28 @@ impl Split {
 
     fn server(&self, place: usize) -> ConnId {
         [self.primary, self.standbys[0], self.standbys[1]][place]
+    }
+
+    /// All standbys are busy with a read, and a further connection to b is being logged in to: as a primary, by what it has reported.
+    fn second_login(&mut self) -> ConnId {
+        let clients: Vec<ConnId> = (0..4).map(|_| self.world.client(&[])).collect();
+        let read = message(|out| encode::query(out, READ.as_bytes()));
+        clients.iter().for_each(|client| self.world.receive(*client, &read));
+        let (_, second) = opened(&mut self.world).into_iter().find(|(host, _)| host == "b").unwrap();
+        says_hello(&mut self.world, second, true);
+        second
+    }
+
+    /// Whether a write is sent to the primary of the beginning.
+    fn writes_to_the_first(&mut self) -> bool {
+        // It serves the reads that have waited for a standby first.
+        for _ in 0..8 {
+            if self.answer_one(self.primary, 100).contains(READ) {
+                self.replies(0, "SELECT 1", Status::Idle);
+            }
+        }
+        self.world.receive(self.client, &message(|out| encode::query(out, b"UPDATE t SET a = 1")));
+        self.world.text(self.primary).contains("UPDATE")
     }
 
     fn replies(&mut self, place: usize, tag: &str, status: Status) {
@@ -458,6 +496,52 @@ fn the_primary_is_left_as_soon_as_one_of_a_newer_timeline_is_found_among_the_sta
     let (client, primary) = (split.client, split.primary);
     split.world.receive(client, &message(|out| encode::query(out, b"UPDATE t SET a = 1")));
     assert!(!split.world.text(primary).contains("UPDATE"));
+}
+
+#[test]
+fn a_login_to_a_promoted_standby_tells_of_the_newer_timeline_although_another_has_found_it_promoted() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    // The first connection to it says so at its next question, and all of them are to be closed.
+    (0..2).for_each(|_| split.replies(1, "SELECT 1", Status::Idle));
+    split.world.sent.remove(&split.standbys[0]);
+    split.world.pass(1_500);
+    assert!(split.world.text(split.standbys[0]).contains("pg_last_wal_replay_lsn"));
+    answers(&mut split.world, split.standbys[0], &[&[Some("f"), Some("100"), None]]);
+    assert!(split.world.tags(split.standbys[0]).contains('X'));
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+fn detach(split: &mut Split, host: &str) {
+    let (request, database, host) = (RequestId(1), "d".to_owned(), host.to_owned());
+    split.world.event(Event::Command(Command::Detach { request, database, host, detached: true }));
+}
+
+#[test]
+fn a_login_to_a_host_that_is_detached_meanwhile_tells_of_a_newer_timeline_all_the_same() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    detach(&mut split, "b:5432");
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+#[test]
+fn a_login_from_before_reconnect_tells_nothing_of_the_cluster_whatever_happens_to_its_host() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    split.world.event(Event::Command(Command::Reconnect { database: None }));
+    detach(&mut split, "b:5432");
+    // The primary of the beginning is what is meant by the entry from here on.
+    let primary = split.primary;
+    split.world.event(Event::HungUp { conn: primary });
+    split.world.pass(400);
+    let again = opened(&mut split.world).into_iter().find(|(host, _)| host == "a").unwrap().1;
+    logs_in(&mut split.world, again, Some(1));
+    split.primary = again;
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(split.writes_to_the_first());
 }
 
 #[test]

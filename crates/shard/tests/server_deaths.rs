@@ -3,6 +3,7 @@
 
 mod world;
 
+use messages::Command;
 use shard::{ConnId, Event};
 use wire::encode;
 use world::{World, message};
@@ -75,4 +76,18 @@ fn a_server_that_refuses_output_is_read_to_its_end_and_not_checked_out_again() {
     world.event(Event::HungUp { conn: server });
     assert!(world.text(client).contains("terminating connection"));
     assert!(world.closed.contains(&server) && world.closed.contains(&client));
+}
+
+#[test]
+fn a_client_that_has_got_fatal_gets_no_second_one_whatever_else_would_have_closed_its_server() {
+    let mut world = World::new("server_fast_close = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.query(client, "select 1");
+    world.text(client);
+    world.receive(server, &message(|out| encode::error(out, "FATAL", "57P01", "terminating connection")));
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    world.event(Event::HungUp { conn: server });
+    assert_eq!(world.tags(client), "E");
+    assert!(world.closed.contains(&client));
 }

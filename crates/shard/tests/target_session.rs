@@ -8,9 +8,10 @@ use std::sync::Arc;
 use messages::Command;
 use pool::PoolRegistry;
 use settings::{Config, Member, Members};
-use shard::{ConnId, ConnectFault, Event, Target};
+use shard::{ConnId, ConnectFault, Event, Export, Target};
 use wire::backend::Status;
 use wire::encode;
+use world::takeover::{Places, bring};
 use world::{World, message};
 
 /// An entry with these hosts, and a client of it that asks for something.
@@ -323,6 +324,30 @@ fn a_login_that_is_obsolete_says_nothing_of_the_cluster() {
 }
 
 #[test]
+fn a_login_that_is_obsolete_greets_no_client() {
+    let entry = "host=a,b port=1 target_session_attrs=primary load_balance_hosts=disable";
+    let (mut world, client) = waiting(entry);
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &STANDBY);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    world.text(client);
+    let obsolete = message(|out| {
+        encode::data_row(out, [Some(&b"7000"[..]), None]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &obsolete);
+    assert!(!world.tags(client).contains('Z'), "it would be told what a standby reports");
+    assert!(world.tags(conn).contains('X'));
+    world.event(Event::HungUp { conn });
+    // The host itself is none that has failed.
+    let (next, target) = opening(&mut world);
+    assert_eq!(target, "a:1");
+    reports(&mut world, next, &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
 fn no_client_keeps_a_primary_that_was_left_behind_for_its_session() {
     let text = "session_state = off\npool_mode = session\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
     let mut world = World::new(text);
@@ -338,6 +363,35 @@ fn no_client_keeps_a_primary_that_was_left_behind_for_its_session() {
     world.pass(400);
     assert!(world.tags(old).contains('X'));
     assert!(world.text(client).contains("57P01"));
+}
+
+#[test]
+fn no_client_keeps_a_primary_that_was_left_behind_over_a_takeover() {
+    let text = "session_state = off\npool_mode = session\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let (mut old, mut new) = (World::new(text), World::new(text));
+    let client = old.client(&[]);
+    let server = is_used(&mut old, "a:1", &PRIMARY);
+    old.query(client, "begin");
+    old.answer(server, Status::InTransaction);
+    let other = old.client(&[]);
+    old.query(other, "select 2");
+    let (conn, _) = opening(&mut old);
+    reports_as(&mut old, conn, &PRIMARY, (CLUSTER, Some(2)));
+    old.event(Event::Command(Command::Export { round: 1 }));
+    // The pool is there before the pair, and has looked at the servers that it has by then.
+    let mut places = Places::new();
+    let (pools, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut old.exported).into_iter().partition(|what| matches!(what, Export::Pool { .. }));
+    bring(pools, &mut new, &mut places);
+    new.pass(400);
+    bring(rest, &mut new, &mut places);
+    let (client, server) = (places[&client], places[&server]);
+    new.query(client, "commit");
+    new.answer(server, Status::Idle);
+    new.text(client);
+    new.pass(400);
+    assert!(new.tags(server).contains('X'));
+    assert!(new.text(client).contains("57P01"));
 }
 
 #[test]
@@ -386,6 +440,19 @@ fn a_host_that_rejects_the_login_fails_nobody_while_another_is_to_be_tried() {
     world
         .receive(conn, &message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host")));
     assert!(world.text(client).contains("28000"), "there is no other");
+}
+
+#[test]
+fn a_login_that_is_obsolete_fails_nobody() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    let refusal = message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host"));
+    world.receive(conn, &refusal);
+    assert!(!world.closed.contains(&client));
+    world.event(Event::HungUp { conn });
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
 }
 
 #[test]

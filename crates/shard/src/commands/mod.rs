@@ -157,7 +157,7 @@ impl ShardState {
     fn renew_servers(&mut self, local_pool: PoolId, reason: CloseReason<'static>) {
         for conn in self.core.servers_of(local_pool) {
             if let Some(server) = self.core.server(conn) {
-                server.close_when_free = Some(reason);
+                server.close_when_free.set(reason);
             }
         }
         server_end::close_idle_servers(&mut self.core, local_pool, reason);

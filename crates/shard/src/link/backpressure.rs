@@ -70,7 +70,9 @@ pub(crate) fn send_buffer_empty(core: &mut Core, conn: ConnId) {
 pub(crate) fn write_failed(core: &mut Core, conn: ConnId) {
     match core.conns.get_mut(conn) {
         Some(Conn::Server(server)) => {
-            server.close_when_free.get_or_insert(CloseReason::Crashed);
+            if !server.close_when_free.is_set() {
+                server.close_when_free.set(CloseReason::Crashed);
+            }
             send_buffer_empty(core, conn);
         }
         _ => hung_up(core, conn),

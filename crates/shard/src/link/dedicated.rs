@@ -24,7 +24,7 @@ pub(crate) fn dedicated_ready(core: &mut Core, conn: ConnId, info: &ServerInfo, 
     server.key.clone_from(&info.key);
     server.protocol = ServerProtocol::new(parameters.clone()).with_catalog(local_pool.catalog());
     server.phase = server::Phase::AwaitingCancel;
-    let reason = server.close_when_free.or(local_pool.pool.paused.then_some(CloseReason::Paused));
+    let reason = server.close_when_free.reason().or(local_pool.pool.paused.then_some(CloseReason::Paused));
     core.log_server(conn, Level::Debug, "login ok, dedicated to a replication client");
     opening::unbind(core, conn);
     if let Some(reason) = reason {

@@ -47,7 +47,7 @@ pub(crate) fn leave(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return false };
     let shared = local_pool.listener.as_deref().and_then(|listener| listener.conn());
-    let is_ended = server.close_when_free == Some(CloseReason::SentFatal);
+    let is_ended = server.close_when_free.reason() == Some(CloseReason::SentFatal);
     if is_ended || !server.protocol.is_quiet() || server.unsent || server.cancels > 0 {
         return false;
     }
@@ -67,7 +67,7 @@ pub(crate) fn leave(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -
         release(core, client_conn, server_conn);
         return true;
     }
-    if is_exporting || server.close_when_free.is_some() {
+    if is_exporting || server.close_when_free.is_set() {
         return false;
     }
     if !is_kept_by_channels || !can_share(local_pool, client, server) {

@@ -18,7 +18,7 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
     let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
     for conn in left {
         if let Some(server) = core.server(conn) {
-            server.close_when_free = Some(CloseReason::LeftBehind);
+            server.close_when_free.set(CloseReason::LeftBehind);
         }
         close_if_idle(core, conn);
     }
@@ -39,7 +39,7 @@ pub(crate) fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
 /// A server without a client that is to be closed is closed.
 pub(crate) fn close_if_idle(core: &mut Core, conn: ConnId) {
     let Some(server) = core.server(conn).filter(|server| matches!(server.phase, Phase::Idle)) else { return };
-    if let Some(reason) = server.close_when_free {
+    if let Some(reason) = server.close_when_free.reason() {
         server_end::close_server(core, conn, reason);
     }
 }

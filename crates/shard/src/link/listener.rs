@@ -279,7 +279,7 @@ fn check_connection(core: &mut Core, conn: ConnId, unused: bool, paused: bool) {
     let now_us = core.now.mono_us;
     let Some(server) = core.server(conn) else { return };
     let is_late = server.protocol.is_busy() && now_us.saturating_sub(server.query_us) >= PATIENCE_US;
-    let close_when_free = server.close_when_free;
+    let close_when_free = server.close_when_free.reason();
     if is_late {
         server_end::server_fault(core, conn, "listening connection does not answer");
     } else if let Some(reason) = close_when_free.or(paused.then_some(CloseReason::Paused)) {

@@ -10,6 +10,7 @@ use telemetry::Level;
 use crate::ConnId;
 use crate::attempt::Attempt;
 use crate::close_reason::CloseReason;
+use crate::close_when_free::CloseWhenFree;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{checkout, permits, server_end};
@@ -152,7 +153,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         cancels: 0,
         used_by: UsedBy::Nothing,
         names_as_they_are: false,
-        close_when_free: None,
+        close_when_free: CloseWhenFree::default(),
         since_us: now.mono_us,
         since_wall_us: now.wall_us,
         request_us: now.mono_us,

@@ -159,9 +159,9 @@ pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
         && was_standby
         && !is_for_reads
         && local_pool.refuses_promoted()
-        && server.close_when_free.is_none()
+        && !server.close_when_free.is_set()
     {
-        server.close_when_free = Some(CloseReason::Promoted);
+        server.close_when_free.set(CloseReason::Promoted);
     }
 }
 

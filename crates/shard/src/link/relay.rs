@@ -378,7 +378,7 @@ fn step_to_client(
         client.restore_client_startup_values(&server.protocol, default_params);
     }
     if outcome.fatal {
-        server.close_when_free = Some(CloseReason::SentFatal);
+        server.close_when_free.set(CloseReason::SentFatal);
     }
     let took_us = now_us.saturating_sub(server.query_us);
     let is_split = client.routed.is_split();

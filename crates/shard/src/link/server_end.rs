@@ -21,7 +21,7 @@ pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
         return;
     }
     let Some(server) = core.server(conn) else { return };
-    let told = server.close_when_free == Some(CloseReason::SentFatal);
+    let told = server.close_when_free.reason() == Some(CloseReason::SentFatal);
     let client = server.client();
     let last_error = match server.phase {
         Phase::InternalQuery(InternalQuery::SessionState { .. } | InternalQuery::HandOver(_)) => {
@@ -85,7 +85,7 @@ pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, re
     if core.config.global.log_disconnections {
         core.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
     }
-    login_over(core, conn, false);
+    login_over(core, conn);
     standbys::note_end(core, conn, pool_id);
     if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
         if idle {
@@ -140,22 +140,22 @@ pub(crate) fn server_closed(core: &mut Core, pool_id: PoolId, listened: bool) {
     pending::paused_progress(core);
 }
 
-/// A login ended; the pool decides when the next is tried.
-pub(crate) fn login_over(core: &mut Core, conn: ConnId, well: bool) {
+/// A login ended badly; the pool decides when the next is tried. One to what the entry does not stand for any more says nothing of the next.
+pub(crate) fn login_over(core: &mut Core, conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(conn) else { return };
     if !server.is_logging_in() {
         return;
     }
-    let open_for = server.opened_for();
+    let (open_for, is_obsolete) = (server.opened_for(), server.close_when_free.is_obsolete());
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
-        match well {
-            true => local_pool.pool.logged_in(open_for, true, now_us),
+        match is_obsolete {
+            true => local_pool.pool.login_withdrawn(open_for),
             false => local_pool.login_ended_badly(open_for, now_us),
         }
     }
     opening::unbind(core, conn);
-    if !well {
+    if !is_obsolete {
         standbys::note_failure(core, conn);
     }
 }
@@ -182,8 +182,8 @@ pub(crate) fn reason_to_close_in(
     server: &Server,
     local_pool: &LocalPool,
 ) -> Option<CloseReason<'static>> {
-    if server.close_when_free.is_some() {
-        return server.close_when_free;
+    if let Some(reason) = server.close_when_free.reason() {
+        return Some(reason);
     }
     // Another thread may have found the next primary just now.
     if server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {

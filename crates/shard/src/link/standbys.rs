@@ -20,7 +20,7 @@ pub(crate) fn close_servers(core: &mut Core, standby: PoolId, reason: CloseReaso
     routing::move_waiters(core, standby);
     for conn in core.servers_of(standby) {
         if let Some(server) = core.server(conn) {
-            server.close_when_free = Some(reason);
+            server.close_when_free.set(reason);
         }
     }
     server_end::close_idle_servers(core, standby, reason);

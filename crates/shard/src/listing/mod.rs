@@ -307,7 +307,7 @@ fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
         connect_time_us: server.since_wall_us,
         request_time_us: wall(core, server.request_us),
         wait_us: 0,
-        close_needed: server.close_when_free.is_some(),
+        close_needed: server.close_when_free.is_set(),
         replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
         pinned: pinned::pinned_server(core, server),
         pinned_since_us: pinned::client_of(core, server)

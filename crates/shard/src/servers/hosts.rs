@@ -28,7 +28,7 @@ pub(crate) fn host_moved(core: &mut Core, host: &str, gone: &[IpAddr]) {
             None => matches!(server.phase, Phase::Connecting),
         };
         if is_there {
-            server.close_when_free = Some(CloseReason::HostMoved);
+            server.close_when_free.set(CloseReason::HostMoved);
             close_if_idle(core, conn);
         }
     }
@@ -43,7 +43,7 @@ pub(crate) fn leave_removed(core: &mut Core, pool_id: PoolId) {
     let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
     for conn in left {
         if let Some(server) = core.server(conn) {
-            server.close_when_free = Some(CloseReason::ConfigurationChanged);
+            server.close_when_free.set(CloseReason::ConfigurationChanged);
         }
         close_if_idle(core, conn);
     }
@@ -53,7 +53,7 @@ pub(crate) fn leave_removed(core: &mut Core, pool_id: PoolId) {
 pub(crate) fn note_known_primary(core: &mut Core, pool_id: PoolId) {
     let servers =
         core.servers_of(pool_id).into_iter().filter_map(|conn| Some((conn, core.conns.server(conn)?)));
-    let usable = servers.filter(|(_, server)| server.is_pooled() && server.close_when_free.is_none());
+    let usable = servers.filter(|(_, server)| server.is_pooled() && !server.close_when_free.is_set());
     let newest = usable.max_by_key(|(_, server)| server.timeline).map(|(conn, _)| conn);
     if let Some(conn) = newest {
         standbys::note_login(core, conn);

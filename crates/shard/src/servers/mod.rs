@@ -111,10 +111,12 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         return dedicated::dedicated_ready(core, conn, &info, behind);
     }
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
-    // Another login may have found a newer primary while this one ran `connect_query`.
-    if server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {
-        server.close_when_free = Some(CloseReason::LeftBehind);
+    // Another login may have found a newer primary while this one ran `connect_query`, or RECONNECT may have come.
+    let is_left_behind = server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
+    if is_left_behind {
+        server.close_when_free.set(CloseReason::LeftBehind);
     }
+    let says_of_entry = !is_left_behind && !server.close_when_free.is_obsolete();
     let unknown = Parameters::unknown(&core.tracked);
     let default_params = info.tracked(&core.tracked, unknown);
     let pool_id = server.pool;
@@ -136,7 +138,9 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     let is_first = local_pool.server_greeting.replace(ServerGreeting::new(info)).is_none();
     local_pool.server_error = None;
     local_pool.pool.logged_in(OpenFor::Any, true, now.mono_us);
-    standbys::note_login(core, conn);
+    if says_of_entry {
+        standbys::note_login(core, conn);
+    }
     core.log_server(conn, Level::Debug, &format!("login ok, backend {backend}"));
     if is_first && core.exporting.is_some() {
         core.effects.push(Effect::FirstServerReported(pool_id));
@@ -168,13 +172,16 @@ fn server_identified(core: &mut Core, conn: ConnId) {
 }
 
 /// The server is none that the entry's connections go to: it is closed, true, and the next host is tried. `info` is what it has reported, where its login
-/// does not have that any more. One that closes anyway, because the entry leads to others now, says nothing of them.
+/// does not have that any more. One that closes anyway tells what it is all the same, unless the entry leads to others now.
 fn closes_unwanted(core: &mut Core, conn: ConnId, info: Option<&ServerInfo>) -> bool {
     let now_us = core.now.mono_us;
-    let Some(server) = core.conns.server(conn).filter(|server| server.close_when_free.is_none()) else {
-        return false;
-    };
+    let Some(server) = core.conns.server(conn) else { return false };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
+    let obsolete = server.close_when_free.reason().filter(|_| server.close_when_free.is_obsolete());
+    if let Some(reason) = obsolete.filter(|_| local_pool.seeks_role()) {
+        server_end::close_server(core, conn, reason);
+        return true;
+    }
     let info = match (&server.phase, info) {
         (_, Some(info)) => info,
         (Phase::Login(login), None) => login.info(),
@@ -210,8 +217,12 @@ fn server_refused(core: &mut Core, conn: ConnId, body: &[u8]) {
 
 /// Every client that waits for a server of this pool gets the same error, unless another host is tried next.
 fn fail_waiters(core: &mut Core, conn: ConnId, code: &str, text: &str) {
-    let Some(local_pool) = core.server(conn).map(|server| server.pool) else { return };
+    let Some(server) = core.server(conn) else { return };
+    let (local_pool, is_obsolete) = (server.pool, server.close_when_free.is_obsolete());
     routing::move_waiters(core, local_pool);
+    if is_obsolete {
+        return; // They wait for another.
+    }
     if let Some(local_pool) = core.local_pools.get_mut(local_pool) {
         local_pool.note_refusal();
         if local_pool.has_untried_host() {
@@ -219,7 +230,7 @@ fn fail_waiters(core: &mut Core, conn: ConnId, code: &str, text: &str) {
         }
     }
     // One that closes when its client is done with it (RECONNECT, a changed database) will serve none of them.
-    let may_serve = |server: &mut Server| server.is_pooled() && server.close_when_free.is_none();
+    let may_serve = |server: &mut Server| server.is_pooled() && !server.close_when_free.is_set();
     let servers = core.servers_of(local_pool);
     if servers.into_iter().any(|other| other != conn && core.server(other).is_some_and(may_serve)) {
         return;
@@ -261,7 +272,7 @@ pub(crate) fn connect_failed(core: &mut Core, conn: ConnId, fault: &ConnectFault
     let text = format!("{reason}: {detail}");
     core.log_server(conn, Level::Warning, &text);
     login_failed(core, conn, &text);
-    server_end::login_over(core, conn, false);
+    server_end::login_over(core, conn);
     let age = core.server(conn).map_or(0, |server| server.since_us);
     let age = core.age_s(age);
     if core.config.global.log_disconnections {

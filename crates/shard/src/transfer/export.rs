@@ -322,7 +322,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
         (server.protocol.is_tainted() || server.protocol.has_query_in_pipeline()).into(),
     );
     out.number(field::SESSION_MODE, (local_pool.pool.limits.mode == PoolMode::Session).into());
-    out.number(field::CLOSE, server.close_when_free.is_some().into());
+    out.number(field::CLOSE, server.close_when_free.is_set().into());
     Some(out.into_bytes())
 }
 

@@ -15,6 +15,7 @@ use crate::attempt::Attempt;
 use crate::cancel_key::Key;
 use crate::client::Client;
 use crate::close_reason::CloseReason;
+use crate::close_when_free::CloseWhenFree;
 use crate::connections::Conn;
 use crate::console_session::ConsoleSession;
 use crate::core::Core;
@@ -196,7 +197,7 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     client.server_used_last = Some(server_conn.0);
     client.parameters = server.protocol.parameters.clone();
     if has_partial_reports(server_state) {
-        server.close_when_free = Some(CloseReason::ParametersUnknown);
+        server.close_when_free.set(CloseReason::ParametersUnknown);
     }
     server.phase = server::Phase::Linked(conn);
     server.names_as_they_are = client.passes_names(&config, mode);
@@ -357,6 +358,9 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if !must_close {
         import_cluster(local_pool, fields);
     }
+    let timeline = fields.small(field::TIMELINE);
+    // No client keeps such a one for its session.
+    let is_left_behind = is_same && timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
     let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
     let time = |number: u16| fields.number(number).unwrap_or(now_us);
     let (remote, local) = match fields.text(field::PEER).and_then(read_peer) {
@@ -374,7 +378,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         info: None,
         internal_error: None,
         attempt: Attempt::default(),
-        timeline: fields.small(field::TIMELINE),
+        timeline,
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
         was_asked: false,
@@ -385,9 +389,11 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
         names_as_they_are: false,
         close_when_free: match must_close {
-            true => Some(CloseReason::ConfigurationChanged),
+            _ if is_left_behind => CloseReason::LeftBehind.into(),
+            true => CloseReason::ConfigurationChanged.into(),
             // Greetings are made from a server's login, and this server logged in to the other process.
-            false => local_pool.server_greeting.is_none().then_some(CloseReason::UnknownHere),
+            false if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
+            false => CloseWhenFree::default(),
         },
         since_us: time(field::SINCE),
         since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),

@@ -1,0 +1,71 @@
+//! Whether a server connection is to be closed as soon as it is free, and why.
+//!
+//! Owns which of two reasons counts. When it is free is `checkout`'s to say, and what its login still tells of the entry's servers is `servers`'.
+
+use crate::close_reason::CloseReason;
+
+/// The reason, if it is to be closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CloseWhenFree(Option<CloseReason<'static>>);
+
+impl CloseWhenFree {
+    /// It is to be closed for this reason; the one that was known before stays if more depends on it.
+    pub(crate) fn set(&mut self, reason: CloseReason<'static>) {
+        let stays = match self.0 {
+            // Its client has got that error.
+            Some(CloseReason::SentFatal) => true,
+            // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind.
+            Some(_) if self.is_obsolete() => {
+                !matches!(reason, CloseReason::SentFatal | CloseReason::LeftBehind)
+            }
+            _ => false,
+        };
+        if !stays {
+            self.0 = Some(reason);
+        }
+    }
+
+    /// Why it is to be closed.
+    #[inline]
+    pub(crate) fn reason(self) -> Option<CloseReason<'static>> {
+        self.0
+    }
+
+    /// It is to be closed.
+    #[inline]
+    pub(crate) fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// It is connected to something else than the entry stands for by now.
+    pub(crate) fn is_obsolete(self) -> bool {
+        matches!(self.0, Some(CloseReason::ConfigurationChanged | CloseReason::HostMoved))
+    }
+}
+
+impl From<CloseReason<'static>> for CloseWhenFree {
+    fn from(reason: CloseReason<'static>) -> CloseWhenFree {
+        CloseWhenFree(Some(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(reasons: &[CloseReason<'static>]) -> Option<CloseReason<'static>> {
+        let mut close_when_free = CloseWhenFree::default();
+        reasons.iter().for_each(|reason| close_when_free.set(*reason));
+        close_when_free.reason()
+    }
+
+    #[test]
+    fn a_reason_stays_if_more_depends_on_it() {
+        use CloseReason::{ConfigurationChanged, Detached, HostMoved, LeftBehind, Promoted, SentFatal};
+        assert_eq!(counts(&[]), None);
+        assert_eq!(counts(&[Promoted, Detached]), Some(Detached));
+        assert_eq!(counts(&[Promoted, ConfigurationChanged, Detached]), Some(ConfigurationChanged));
+        assert_eq!(counts(&[HostMoved, LeftBehind]), Some(LeftBehind));
+        assert_eq!(counts(&[HostMoved, SentFatal, ConfigurationChanged, LeftBehind]), Some(SentFatal));
+    }
+}
