@@ -117,7 +117,7 @@ class Tool(Go):
 
 class Java(Driver):
     needs = ("java", "javac", "mvn")
-    scenarios = [*SCENARIOS, "replication"]
+    scenarios = [*SCENARIOS, "replication", "reads"]
 
     def build(self):
         fetch = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", "-DincludeScope=runtime"]

@@ -9,7 +9,8 @@ import host
 pytestmark = pytest.mark.since("1.21")  # they prepare everything
 
 ALL = [pytest.param(driver, id=driver.name) for driver in drivers.DRIVERS]
-MARKS = {"console": [pytest.mark.weir_only], "replication": [pytest.mark.since("1.23")]}
+# A session that is made READ ONLY is that client's alone only where its settings follow it.
+MARKS = {"console": [pytest.mark.weir_only], "reads": [pytest.mark.weir_only], "replication": [pytest.mark.since("1.23")]}
 CASES = [
     pytest.param(driver, scenario, id=f"{driver.name}-{scenario}", marks=MARKS.get(scenario, []))
     for driver in drivers.DRIVERS

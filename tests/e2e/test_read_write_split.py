@@ -1,14 +1,17 @@
 """`read_write_split`: reads go to the standbys of an entry and everything else to its primary."""
 
 import concurrent.futures
+import re
 import time
 
 import psycopg
 import pytest
 
+import drivers
 import host
 import routing_corpus
 from split_cluster import NUMBERS, STANDBYS, Cluster, knows, ready, where
+from test_drivers import ready as prepared_driver
 from test_takeover import reboot
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
@@ -56,6 +59,26 @@ def test_prepared_statements_follow_to_the_standbys(weir, cluster):
     for number in numbers:
         assert client.execute("select %s::int, b from t where a = 1", [number], prepare=True).fetchone() == (number, 0)
     assert {cluster.place_of(f"'{number}'") for number in numbers} == STANDBYS
+
+
+def test_pgjdbc_reads_on_standbys_and_sees_its_own_writes(weir, cluster):
+    """Statements that pgjdbc prepares with their fifth run, setReadOnly, batches: the program fails if a read misses what its connection has written."""
+    cluster.primary.query("create table jdbc_reads (number int4 primary key, value int4); grant all on jdbc_reads to public", "app")
+    cluster.caught_up()
+    pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4, ignore_startup_parameters="extra_float_digits")
+    ready(pooler, cluster)
+    pgjdbc = prepared_driver(drivers.Java("java"))
+    pgjdbc.run("reads", pooler.uri())
+    logs = {name: server.log_text() for name, server in cluster.servers.items()}
+    standbys = logs["standby1"] + logs["standby2"]
+    for kind in ("plain", "own", "transaction", "always", "batch"):
+        reads = re.findall(rf"execute (\S+): select .*/\* jdbc {kind} \*/", standbys)
+        assert len(reads) > 20, (kind, len(reads))
+        assert any(name != "<unnamed>" for name in reads), (kind, reads)
+    assert "/* jdbc block */" in logs["primary"] and "/* jdbc block */" not in standbys
+    assert not re.search("(insert into|update) jdbc_reads", standbys)
+    hosts = [row for row in pooler.console("SHOW HOSTS") if row["state"] == "standby"]
+    assert len(hosts) == 2 and all(row["reads"] > 100 for row in hosts), hosts
 
 
 def test_what_a_client_asks_for_by_a_comment_or_a_setting(weir, cluster):

@@ -50,6 +50,7 @@ public final class Check {
     SCENARIOS.put("parameters", Check::parameters);
     SCENARIOS.put("console", Check::console);
     SCENARIOS.put("replication", Check::replication);
+    SCENARIOS.put("reads", Check::reads);
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -57,8 +58,14 @@ public final class Check {
       SCENARIOS.keySet().forEach(System.out::println);
       return;
     }
-    SCENARIOS.get(arguments[0]).run(new Server(URI.create(arguments[1])));
-    System.exit(0); // whatever threads are left
+    int status = 0;
+    try {
+      SCENARIOS.get(arguments[0]).run(new Server(URI.create(arguments[1])));
+    } catch (Throwable failure) {
+      failure.printStackTrace();
+      status = 1;
+    }
+    System.exit(status); // whatever threads are left
   }
 
   /** Where the pooler is, and how one logs in. */
@@ -335,6 +342,115 @@ public final class Check {
         }
         refused("42601", () -> value(connection, "SHOW NONSENSE"));
         equal(value(connection, "SHOW VERSION").toString().startsWith("PgBouncer"), true);
+      }
+    }
+  }
+
+  /**
+   * What only reads, in each way that pgjdbc has for it, beside writes of the same connections: each read sees what its connection has written. The comments
+   * are there for test_read_write_split.py, which counts on which server they were read.
+   */
+  private static void reads(Server server) throws Exception {
+    try (Connection connection = server.connect()) {
+      if (value(connection, "select to_regclass('jdbc_reads')::text") == null) {
+        execute(connection, "create table jdbc_reads (number int4 primary key, value int4)");
+      }
+      execute(connection, "delete from jdbc_reads");
+      execute(connection, "insert into jdbc_reads select number, 0 from generate_series(0, 9) number");
+      for (int round = 0; round < 400; round++) {
+        equal(value(connection, "select value + ?::int4 from jdbc_reads where number = ? /* jdbc plain */", round, 9), round);
+      }
+    }
+    List<Request> all = new ArrayList<>();
+    for (int client = 0; client < 3; client++) {
+      int number = client;
+      all.add(() -> readsOwnWrites(server, number));
+    }
+    all.add(() -> readsInTransactions(server, "transaction"));
+    all.add(() -> readsInTransactions(server, "always"));
+    all.add(() -> readsBehindBatches(server, "false", 1_000_000));
+    all.add(() -> readsBehindBatches(server, "true", 2_000_000));
+    var threads = Executors.newFixedThreadPool(all.size());
+    List<Future<?>> running = new ArrayList<>();
+    for (Request one : all) {
+      running.add(threads.submit(() -> {
+        one.run();
+        return null;
+      }));
+    }
+    for (Future<?> one : running) {
+      one.get();
+    }
+    threads.shutdown();
+  }
+
+  /** Alone, and in transactions, of which some are rolled back. */
+  private static void readsOwnWrites(Server server, int number) throws Exception {
+    String read = "select value from jdbc_reads where number = ? /* jdbc own */";
+    String write = "update jdbc_reads set value = ? where number = ?";
+    try (Connection connection = server.connect();
+        PreparedStatement update = connection.prepareStatement(write)) {
+      for (int round = 1; round <= 150; round++) {
+        connection.setAutoCommit(round % 3 != 0);
+        update.setInt(1, round);
+        update.setInt(2, number);
+        equal(update.executeUpdate(), 1);
+        int wanted = round;
+        if (!connection.getAutoCommit()) {
+          equal(value(connection, read.replace("own", "block"), number), round);
+          if (round % 2 == 0) {
+            connection.rollback();
+            wanted = round - 1;
+          }
+          connection.setAutoCommit(true); // commits what is not rolled back
+        }
+        for (int again = 0; again < 12; again++) {
+          equal(value(connection, read, number), wanted);
+        }
+      }
+    }
+  }
+
+  /** Declared READ ONLY, with each BEGIN or for the whole session. */
+  private static void readsInTransactions(Server server, String mode) throws Exception {
+    String read = "select value from jdbc_reads where number = 9 /* jdbc " + mode + " */";
+    try (Connection connection = server.connect("readOnlyMode", mode)) {
+      for (int round = 0; round < 60; round++) {
+        connection.setReadOnly(true);
+        equal(value(connection, read), 0);
+        connection.setAutoCommit(false);
+        equal(value(connection, read), 0);
+        equal(value(connection, read), 0);
+        if (round % 10 == 0) {
+          refused("25006", () -> execute(connection, "delete from jdbc_reads"));
+          connection.rollback();
+        }
+        connection.commit();
+        connection.setReadOnly(false);
+        execute(connection, "update jdbc_reads set value = value + 1 where number = " + (mode.equals("always") ? 7 : 8));
+        connection.commit();
+        connection.setAutoCommit(true);
+      }
+      equal(value(connection, "select value from jdbc_reads where number = ?", mode.equals("always") ? 7 : 8), 60);
+    }
+  }
+
+  /** Batches, of one INSERT each row or of many rows each INSERT, alone and in a transaction. */
+  private static void readsBehindBatches(Server server, String rewrite, int first) throws Exception {
+    String read = "select count(*)::int4 from jdbc_reads where number between ? and ? /* jdbc batch */";
+    try (Connection connection = server.connect("reWriteBatchedInserts", rewrite);
+        PreparedStatement insert = connection.prepareStatement("insert into jdbc_reads values (?, 0)")) {
+      for (int round = 0; round < 25; round++) {
+        connection.setAutoCommit(round % 2 == 0);
+        for (int number = 0; number < 100; number++) {
+          insert.setInt(1, first + 100 * round + number);
+          insert.addBatch();
+        }
+        equal(insert.executeBatch().length, 100);
+        connection.setAutoCommit(true);
+        for (int again = 0; again < 20; again++) {
+          equal(value(connection, read, first, first + 999_999), 100 * (round + 1));
+        }
       }
     }
   }
