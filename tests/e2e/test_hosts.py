@@ -9,6 +9,7 @@ import browser
 import host
 import panel
 from split_cluster import STANDBYS, ready, where
+from test_panel_access import key
 from test_takeover import reboot
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
@@ -231,7 +232,13 @@ def test_the_panel_has_hosts(weir, cluster):
 
 @pytest.mark.parametrize("io_driver", ["epoll"])
 def test_the_panel_shows_hosts(weir, cluster, scratch):
-    pooler, web = panel.start(weir, databases={"app": cluster.entry(), "other": ""}, default_pool_size=4)
+    databases = {"app": cluster.entry(), "other": ""}
+    pooler = weir.prepared(databases=databases, default_pool_size=4, http_port=host.free_port(), http_auth_file="panel.auth")
+    callers = {"operator": "read,operate", "looker": "read"}
+    lines, tokens = zip(*(key(pooler, "token", name, scopes) for name, scopes in callers.items()))
+    pooler._write("panel.auth", "".join(lines))
+    pooler.start()
+    web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
     ready(pooler, cluster)
     names = [f"127.0.0.1:{standby.port}" for standby in cluster.standbys]
 
@@ -239,8 +246,42 @@ def test_the_panel_shows_hosts(weir, cluster, scratch):
         for name in names:
             pooler.console(f"{word} app {name}")
 
-    deeds = {"detach": lambda: order("DETACH"), "attach": lambda: order("ATTACH")}
-    browser.play("hosts", web, scratch, deeds, token=web.token, standby=names[0])
+    def see_detached(wanted):
+        found = [f"{row['host']}:{row['port']}" for row in pooler.console("SHOW HOSTS") if row["detached"]]
+        assert found == wanted, found
+
+    deeds = {
+        "detach": lambda: order("DETACH"),
+        "attach": lambda: order("ATTACH"),
+        "see that one is detached": lambda: see_detached(names[:1]),
+        "see that all are attached": lambda: see_detached([]),
+    }
+    browser.play("hosts", web, scratch, deeds, token=tokens[0], looker=tokens[1], standby=names[0])
+
+
+def test_the_api_detaches_and_attaches_hosts(weir, cluster):
+    entries = {"app": cluster.entry(), "other": cluster.entry().replace("read_write_split=1", "")}
+    pooler, web = panel.start(weir, databases=entries, default_pool_size=4)
+    client = ready(pooler, cluster)
+    first, second = (f"127.0.0.1:{standby.port}" for standby in cluster.standbys)
+
+    def act(name, verb, database="app"):
+        return web.ask("POST", f"/api/v1/databases/{database}/hosts/{name.replace(':', '%3A')}/{verb}")
+
+    assert act(first, "detach")[0] == 204
+    assert states(pooler, cluster)["standby1"] == "detached"
+    assert {where(cluster, client) for _ in range(4)} == {"standby2"}
+    assert act(first, "detach")[0] == 204, "as on the console"
+    assert act(second, "detach")[0] == act(first, "attach")[0] == 204
+    host.eventually(lambda: {where(cluster, client) for _ in range(4)} == {"standby1"})
+    panel.is_refused(act("127.0.0.1", "detach"), 409, "conflict", "127.0.0.1 has several ports, name one:")
+    panel.is_refused(act("db9", "detach"), 404, "not_found", "no such host of database app: db9")
+    panel.is_refused(act(first, "detach", "other"), 409, "conflict", "database other does not use read_write_split")
+    panel.is_refused(act(first, "detach", "nothing"), 404, "not_found", "no such database: nothing")
+    panel.is_refused(act(first, "explode"), 404, "not_found")
+    newest = web.get("/api/v1/audit")["entries"]
+    done = [(entry["kind"], entry["pool"]) for entry in newest if entry["text"].endswith(f"{first.replace(':', '%3A')}/attach")]
+    assert done == [("operation", "app")], newest
 
 
 def test_metrics_of_hosts(weir, cluster):

@@ -210,7 +210,8 @@ def test_scopes(weir):
     read, operate = tokens
     assert web.ask("GET", "/api/v1/clients", token=read)[0] == 200
     panel.is_refused(web.ask("GET", "/api/v1/clients", token=operate), 403, "forbidden", "scope read is needed")
-    panel.is_refused(web.ask("POST", "/api/v1/databases/app/pause", token=read), 403, "forbidden", "scope operate is needed")
+    for deed in ("pause", "hosts/db2/detach"):
+        panel.is_refused(web.ask("POST", f"/api/v1/databases/app/{deed}", token=read), 403, "forbidden", "scope operate is needed")
     assert web.ask("POST", "/api/v1/databases/app/pause", token=operate)[0] == 204
     browser = Browser(web, token=read)
     assert browser.session["scopes"] == ["read"] and browser.session["user"] == "read"

@@ -232,6 +232,8 @@ mod tests {
             classify_request("POST", "/api/v1/databases/app/pause"),
             (AuditKind::Operation, pool("app"))
         );
+        let detach = classify_request("POST", "/api/v1/databases/app/hosts/db2%3A5433/detach");
+        assert_eq!(detach, (AuditKind::Operation, pool("app")));
         assert_eq!(classify_request("POST", "/api/v1/login"), (AuditKind::Login, None));
         assert_eq!(classify_request("DELETE", "/v2/databases/x/pools/app"), (AuditKind::Edit, pool("app")));
     }

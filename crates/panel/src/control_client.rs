@@ -101,6 +101,20 @@ impl ControlClient {
         self.query(Role::Admin, statement, drop).await
     }
 
+    /// A command about one of the hosts of an entry, as an admin.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub(crate) async fn host_command(
+        &self,
+        word: &str,
+        database: String,
+        host: String,
+    ) -> Result<(), ControlError> {
+        let statement = Statement::HostCommand { word: word.to_owned(), database, host };
+        self.query(Role::Admin, statement, drop).await
+    }
+
     /// All rows of a view. For small views; see [`ControlClient::for_each_row`].
     ///
     /// # Errors

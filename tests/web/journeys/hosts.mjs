@@ -1,5 +1,6 @@
-// The hosts of a pool whose reads go to standbys are seen, and what is to be done about them; other pools have no such tab.
-export default async function ({ visitor, token, ask, standby }) {
+// The hosts of a pool whose reads go to standbys are seen, and what is to be done about them; other pools have no such tab. A host is detached and attached
+// again, which a caller who may only look cannot.
+export default async function ({ visitor, token, looker, ask, standby }) {
   const me = await visitor();
   const { page } = me;
   await me.logInByToken(token);
@@ -16,4 +17,24 @@ export default async function ({ visitor, token, ask, standby }) {
   await me.see('ATTACH');
   await ask('attach');
   await rows.filter({ hasText: standby }).getByText('standby', { exact: true }).waitFor();
+
+  const dialog = page.getByRole('dialog');
+  await me.choose(`Actions on ${standby}`, 'Detach');
+  await dialog.getByText('no client is disconnected').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await ask('see that all are attached');
+  await me.choose(`Actions on ${standby}`, 'Detach');
+  await dialog.getByRole('button', { name: 'Detach' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await rows.filter({ hasText: standby }).getByText('detached', { exact: true }).waitFor();
+  await ask('see that one is detached');
+  await me.choose(`Actions on ${standby}`, 'Attach');
+  await rows.filter({ hasText: standby }).getByText('standby', { exact: true }).waitFor();
+  await ask('see that all are attached');
+
+  const other = await visitor();
+  await other.logInByToken(looker);
+  await other.open('pools/app/hosts', 'app');
+  await other.page.getByRole('region', { name: 'Hosts' }).getByText(standby).waitFor();
+  if ((await other.page.getByRole('button', { name: /^Actions on/ }).count()) > 0) throw new Error('actions for a caller who may only look');
 }

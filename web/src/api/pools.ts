@@ -36,6 +36,11 @@ export async function cache(database: string, signal?: AbortSignal): Promise<Cac
   return (await get<{ caches: Cache[] }>(`/caches${query({ database })}`, signal)).caches[0] ?? null;
 }
 
+/** No reads go to a host that is detached. */
+export function actOnHost(database: string, host: string, action: 'detach' | 'attach'): Promise<void> {
+  return call('POST', `/databases/${encodeURIComponent(database)}/hosts/${encodeURIComponent(host)}/${action}`, {});
+}
+
 /** What saving would change; `was` is the pool's present name, null for a new one. */
 export function preview(was: string | null, request: CreatePool): Promise<Preview> {
   return was === null ? call('POST', '/pools?preview=true', request) : call('PUT', `${at(was)}?preview=true`, request);

@@ -1,4 +1,4 @@
-//! What an operator does to a database or a client: the console's commands, one route each.
+//! What an operator does to a database, one of its hosts or a client: the console's commands, one route each.
 //! Never knows how they are done: the control thread does them.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
 
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(act)).routes(routes!(kill)).routes(routes!(kill_client)).routes(routes!(cancel_client))
+    OpenApiRouter::new().routes(routes!(act)).routes(routes!(act_on_host)).routes(routes!(kill)).routes(routes!(kill_client)).routes(routes!(cancel_client))
 }
 
 /// That it is meant.
@@ -60,6 +60,25 @@ async fn act(
         }
         outcome => Ok(outcome.map(|()| StatusCode::NO_CONTENT)?.into_response()),
     }
+}
+
+/// Detaches one of the hosts of an entry with `read_write_split`, or attaches it again: a host that is detached gets no reads.
+#[utoipa::path(post, path = "/api/v1/databases/{name}/hosts/{host}/{verb}",
+    params(("name" = String, Path), ("host" = String, Path, description = "a host of the entry, with its port (`db2:5433`) where it has several"),
+        ("verb" = String, Path, description = "detach or attach")),
+    responses((status = 204), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
+async fn act_on_host(
+    _: Authorized<Operate>,
+    extract::State(control_client): extract::State<Arc<ControlClient>>,
+    Path((name, host, verb)): Path<(String, String, String)>,
+) -> Result<StatusCode, Failure> {
+    let word = match verb.as_str() {
+        "detach" => "DETACH",
+        "attach" => "ATTACH",
+        _ => return Err(Failure::NotFound),
+    };
+    control_client.host_command(word, name, host).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Closes every client and server connection of a database, and lets new clients wait until it is resumed.
