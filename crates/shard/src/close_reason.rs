@@ -19,8 +19,10 @@ pub(crate) enum CloseReason<'a> {
     PoolTooLarge,
     /// The pool is forgotten.
     PoolIdle,
-    /// RELOAD or RECONNECT: it is connected to something else than the configuration says.
+    /// RELOAD: it is connected to something else than the configuration says.
     ConfigurationChanged,
+    /// RECONNECT, or other hosts by RELOAD: which cluster the entry's servers are of is to be found out anew.
+    ClusterForgotten,
     /// The entry is gone.
     DatabaseRemoved,
     /// KILL.
@@ -100,7 +102,9 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::LifetimeOver => "server lifetime over",
             CloseReason::PoolTooLarge => "too many servers in the pool",
             CloseReason::PoolIdle => "idle pool",
-            CloseReason::ConfigurationChanged => "database configuration changed",
+            CloseReason::ConfigurationChanged | CloseReason::ClusterForgotten => {
+                "database configuration changed"
+            }
             CloseReason::DatabaseRemoved => "database removed",
             CloseReason::DatabaseKilled => "database was killed",
             CloseReason::ShuttingDown => "server shutting down",

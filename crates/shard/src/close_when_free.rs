@@ -15,7 +15,7 @@ impl CloseWhenFree {
             // Its client has got that error.
             Some(CloseReason::SentFatal) => true,
             // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind.
-            Some(_) if self.is_obsolete() => {
+            Some(CloseReason::ClusterForgotten) => {
                 !matches!(reason, CloseReason::SentFatal | CloseReason::LeftBehind)
             }
             _ => false,
@@ -39,7 +39,13 @@ impl CloseWhenFree {
 
     /// It is connected to something else than the entry stands for by now.
     pub(crate) fn is_obsolete(self) -> bool {
-        matches!(self.0, Some(CloseReason::ConfigurationChanged | CloseReason::HostMoved))
+        self.is_before_reconnect()
+            || matches!(self.0, Some(CloseReason::ConfigurationChanged | CloseReason::HostMoved))
+    }
+
+    /// It is of the time before RECONNECT: what it says of its cluster is forgotten.
+    pub(crate) fn is_before_reconnect(self) -> bool {
+        self.0 == Some(CloseReason::ClusterForgotten)
     }
 }
 
@@ -61,11 +67,13 @@ mod tests {
 
     #[test]
     fn a_reason_stays_if_more_depends_on_it() {
-        use CloseReason::{ConfigurationChanged, Detached, HostMoved, LeftBehind, Promoted, SentFatal};
+        use CloseReason::{
+            ClusterForgotten, ConfigurationChanged, Detached, LeftBehind, Promoted, SentFatal,
+        };
         assert_eq!(counts(&[]), None);
         assert_eq!(counts(&[Promoted, Detached]), Some(Detached));
-        assert_eq!(counts(&[Promoted, ConfigurationChanged, Detached]), Some(ConfigurationChanged));
-        assert_eq!(counts(&[HostMoved, LeftBehind]), Some(LeftBehind));
-        assert_eq!(counts(&[HostMoved, SentFatal, ConfigurationChanged, LeftBehind]), Some(SentFatal));
+        assert_eq!(counts(&[Promoted, ClusterForgotten, ConfigurationChanged]), Some(ClusterForgotten));
+        assert_eq!(counts(&[ClusterForgotten, LeftBehind]), Some(LeftBehind));
+        assert_eq!(counts(&[Promoted, SentFatal, ClusterForgotten, LeftBehind]), Some(SentFatal));
     }
 }

@@ -125,6 +125,24 @@ impl Split {
         String::new()
     }
 
+    /// The same, also of standbys that are logged in to meanwhile, for some time or until the primary gets something else.
+    fn answer_all(&mut self, positions: [u64; 3]) -> String {
+        let [primary, standbys @ ..] = positions;
+        let mut others = String::new();
+        for _ in 0..6 {
+            for (host, conn) in opened(&mut self.world) {
+                logs_in(&mut self.world, conn, None);
+                self.standbys[usize::from(host == "c")] = conn;
+            }
+            others.push_str(&self.answer(primary, standbys));
+            if !others.is_empty() {
+                break;
+            }
+            self.world.pass(100);
+        }
+        others
+    }
+
     fn settle(&mut self) {
         for _ in 0..5 {
             self.world.pass(400);
@@ -156,6 +174,15 @@ impl Split {
         let (_, second) = opened(&mut self.world).into_iter().find(|(host, _)| host == "b").unwrap();
         says_hello(&mut self.world, second, true);
         second
+    }
+
+    /// The connection to the primary ends, and there is another one.
+    fn renew_primary(&mut self) {
+        self.world.event(Event::HungUp { conn: self.primary });
+        self.world.pass(400);
+        let again = opened(&mut self.world).into_iter().find(|(host, _)| host == "a").unwrap().1;
+        logs_in(&mut self.world, again, Some(1));
+        self.primary = again;
     }
 
     /// Whether a write is sent to the primary of the beginning.
@@ -323,6 +350,39 @@ fn a_client_whose_last_request_read_goes_on_when_reads_are_not_split_any_more() 
     assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
     split.replies(0, "UPDATE 1", Status::Idle);
     assert_eq!(split.query(READ), Some(0));
+}
+
+#[test]
+fn what_has_waited_for_the_primary_since_before_reads_are_split_counts_as_written() {
+    let mut split = Split::new("pool_size=1");
+    let [other, first] = [(); 2].map(|()| split.world.client(&[]));
+    split.world.query(other, "BEGIN");
+    split.replies(0, "BEGIN", Status::InTransaction);
+    split.world.query(first, "UPDATE u SET a = 1");
+    assert_eq!(split.query("UPDATE t SET a = 1"), None, "it waits");
+    for more in ["target_session_attrs=primary", "read_write_split=1"] {
+        let text = format!(
+            "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c pool_size=1 {more}"
+        );
+        split.world.event(Event::Command(Command::Configure(config(&text))));
+    }
+    split.world.query(other, "COMMIT");
+    split.replies(0, "COMMIT", Status::Idle);
+    let served = split.answer_all([100, 100, 100]);
+    assert!(served.contains("UPDATE u"), "{served}");
+    split.world.pass(1_500);
+    split.replies(0, "UPDATE 1", Status::Idle);
+    // The primary is asked how far it is before the next one gets it.
+    let served = split.answer_all([100, 100, 100]);
+    assert!(served.contains("UPDATE t"), "{served}");
+    split.replies(0, "UPDATE 1", Status::Idle);
+    split.world.pass(400);
+    split.answer_all([500, 100, 100]);
+    assert_eq!(split.query(READ), Some(0), "no standby has it");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.pass(400);
+    split.answer_all([500, 100, 500]);
+    assert_eq!(split.query(READ), Some(2));
 }
 
 #[test]
@@ -528,18 +588,25 @@ fn a_login_to_a_host_that_is_detached_meanwhile_tells_of_a_newer_timeline_all_th
 }
 
 #[test]
+fn a_login_that_a_reload_makes_obsolete_tells_of_a_newer_timeline_all_the_same() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    // The same hosts: it is the same cluster.
+    let text = "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c pool_size=2 target_session_attrs=primary";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    split.renew_primary();
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+#[test]
 fn a_login_from_before_reconnect_tells_nothing_of_the_cluster_whatever_happens_to_its_host() {
     let mut split = Split::new("pool_size=2");
     let second = split.second_login();
     split.world.event(Event::Command(Command::Reconnect { database: None }));
     detach(&mut split, "b:5432");
     // The primary of the beginning is what is meant by the entry from here on.
-    let primary = split.primary;
-    split.world.event(Event::HungUp { conn: primary });
-    split.world.pass(400);
-    let again = opened(&mut split.world).into_iter().find(|(host, _)| host == "a").unwrap().1;
-    logs_in(&mut split.world, again, Some(1));
-    split.primary = again;
+    split.renew_primary();
     says_who_it_is(&mut split.world, second, Some(2));
     assert!(split.writes_to_the_first());
 }

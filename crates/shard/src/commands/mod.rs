@@ -139,7 +139,7 @@ impl ShardState {
     fn reconnect(&mut self, database: Option<&str>) {
         for local_pool in pending::pools_of(&self.core, database) {
             self.forget_cluster(local_pool);
-            self.renew_servers(local_pool, CloseReason::ConfigurationChanged);
+            self.renew_servers(local_pool, CloseReason::ClusterForgotten);
         }
     }
 
@@ -373,7 +373,11 @@ impl ShardState {
         }
         if changed {
             local_pool.server_greeting = None;
-            self.renew_servers(index, CloseReason::ConfigurationChanged);
+            let reason = match hosts {
+                HostChange::Others => CloseReason::ClusterForgotten,
+                _ => CloseReason::ConfigurationChanged,
+            };
+            self.renew_servers(index, reason);
         } else if mode_changed {
             // What clients of one mode leave on a server is not for those of the other. It is the same with `session_state`.
             self.renew_servers(index, CloseReason::ModeChanged);

@@ -9,8 +9,8 @@ use sql::RouteHint;
 use wire::sqlstate;
 
 use crate::ConnId;
-use crate::client::Client;
 use crate::client::routed::Writes;
+use crate::client::{self, Client};
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{checkout, client_end, left_behind, opening, positions, relay, server_end};
@@ -258,9 +258,11 @@ pub(crate) fn begin_split(core: &mut Core, conn: ConnId) {
     note_imported(core, conn, true);
     let Some(client) = core.conns.client_mut(conn) else { return };
     let server = client.server();
-    match server {
-        Some(_) => client.routed.keeps_primary(),
-        None => client.routed.end_split(),
+    // A request that waits for the primary's server goes there, as it is.
+    let is_under_way = server.is_some() || matches!(client.phase, client::Phase::Waiting(_));
+    match is_under_way {
+        true => client.routed.keeps_primary(),
+        false => client.routed.end_split(),
     }
     if let Some(server) = server.and_then(|server| core.conns.server_mut(server)) {
         server.protocol.watch_schema();

@@ -172,14 +172,13 @@ fn server_identified(core: &mut Core, conn: ConnId) {
 }
 
 /// The server is none that the entry's connections go to: it is closed, true, and the next host is tried. `info` is what it has reported, where its login
-/// does not have that any more. One that closes anyway tells what it is all the same, unless the entry leads to others now.
+/// does not have that any more. One that closes anyway tells what it is all the same, unless it is of the time before RECONNECT.
 fn closes_unwanted(core: &mut Core, conn: ConnId, info: Option<&ServerInfo>) -> bool {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server(conn) else { return false };
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
-    let obsolete = server.close_when_free.reason().filter(|_| server.close_when_free.is_obsolete());
-    if let Some(reason) = obsolete.filter(|_| local_pool.seeks_role()) {
-        server_end::close_server(core, conn, reason);
+    if server.close_when_free.is_before_reconnect() && local_pool.seeks_role() {
+        server_end::close_server(core, conn, CloseReason::ClusterForgotten);
         return true;
     }
     let info = match (&server.phase, info) {
