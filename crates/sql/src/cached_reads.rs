@@ -24,8 +24,11 @@ const WORDS: &[&str] = &[
     "information_schema",
     "localtime",
     "localtimestamp",
+    // JSON functions and XMLTABLE read texts as values of the types that they return.
+    "returning",
     "tablesample",
     "uescape",
+    "xmltable",
 ];
 
 /// Functions that only read, and depend on the time, on privileges or on the catalog, or read texts as times or types.
@@ -34,6 +37,7 @@ const FUNCTIONS: &[&str] = &[
     "col_description",
     "date",
     "datemultirange",
+    "daterange",
     "format_type",
     "json_populate_record",
     "json_populate_recordset",
@@ -53,12 +57,62 @@ const FUNCTIONS: &[&str] = &[
     "timestamptz",
     "transaction_timestamp",
     "tsmultirange",
+    "tsrange",
     "tstzmultirange",
-    "xmltable",
+    "tstzrange",
 ];
 
-/// Types of which a text may stand for the time at which it is read.
-const TIMES: &[&str] = &["date", "time", "timetz", "timestamp", "timestamptz"];
+/// Types of PostgreSQL's own as which a text means the same at any time. Not those of times, of which `now` is one, nor those of users, which may be made of them.
+const TIMELESS: &[&str] = &[
+    "bigint",
+    "bit",
+    "bool",
+    "boolean",
+    "bpchar",
+    "bytea",
+    "char",
+    "character",
+    "cidr",
+    "dec",
+    "decimal",
+    "double",
+    "float",
+    "float4",
+    "float8",
+    "inet",
+    "int",
+    "int2",
+    "int4",
+    "int4multirange",
+    "int4range",
+    "int8",
+    "int8multirange",
+    "int8range",
+    "integer",
+    "interval",
+    "json",
+    "jsonb",
+    "jsonpath",
+    "macaddr",
+    "macaddr8",
+    "money",
+    "name",
+    "national",
+    "nchar",
+    "numeric",
+    "nummultirange",
+    "numrange",
+    "oid",
+    "real",
+    "smallint",
+    "text",
+    "tsquery",
+    "tsvector",
+    "uuid",
+    "varbit",
+    "varchar",
+    "xml",
+];
 
 /// What PostgreSQL reads as the current time or day (PostgreSQL: Date/Time Types, "Special Values").
 const SPECIAL: &[&str] = &["now", "today", "tomorrow", "yesterday"];
@@ -92,17 +146,14 @@ pub fn cached_read(text: &[u8]) -> Option<CachedRead> {
     if found.hides_names || !found.names.iter().all(|call| is_kept(&call.name)) {
         return None;
     }
+    if casts(statement).any(|cast| cast.makes_time()) || statement.windows(3).any(may_call) {
+        return None;
+    }
     let mut read = CachedRead::default();
     for (at, token) in statement.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| statement.get(at));
         match token.kind {
-            Kind::Word | Kind::Quoted => {
-                let two_before = at.checked_sub(2).and_then(|at| statement.get(at));
-                if makes_time(*token, [two_before, before], statement.get(at + 1)) {
-                    return None;
-                }
-                note(&mut read.names, name(*token)?);
-            }
+            Kind::Word | Kind::Quoted => note(&mut read.names, name(*token)?),
             Kind::Operator => note(&mut read.operators, token.text.to_owned()),
             // `'to'` and, in the next line, `'day'` are one string.
             Kind::Value if before.is_some_and(|before| before.kind == Kind::Value) => return None,
@@ -136,21 +187,55 @@ fn name(token: Token<'_>) -> Option<String> {
     (!is_refused && name.is_ascii() && name.len() <= NAME_BYTES).then_some(name)
 }
 
-/// The name of a type of times, to which something else than a constant is cast: that may be a text, of which each row's may say `today`.
-fn makes_time(
-    token: Token<'_>,
-    [two_before, before]: [Option<&Token<'_>>; 2],
-    behind: Option<&Token<'_>>,
-) -> bool {
-    if !TIMES.iter().any(|word| is_word(token, word)) {
-        return false;
+/// A cast, as `value::type` or `CAST(value AS type)`.
+struct Cast<'a, 'b> {
+    /// The last token of the value.
+    value: Option<&'a Token<'b>>,
+    /// The one before, if that may be of the same value.
+    before: Option<&'a Token<'b>>,
+    /// The first token of the type.
+    to: Option<&'a Token<'b>>,
+}
+
+impl Cast<'_, '_> {
+    /// A text of a row may stand for the time at which it is read, `today` for example: something else than one constant is cast to a type that is not known to have none.
+    fn makes_time(&self) -> bool {
+        let is_timeless =
+            |to: &Token<'_>| to.kind == Kind::Word && TIMELESS.iter().any(|word| is_word(*to, word));
+        let is_operator = self.before.is_some_and(|before| before.kind == Kind::Operator);
+        let is_constant = self.value.is_some_and(|value| value.kind == Kind::Value) && !is_operator;
+        !is_constant && !self.to.is_some_and(is_timeless)
     }
-    let is_value = |token: Option<&Token<'_>>| token.is_some_and(|token| token.kind == Kind::Value);
-    match before {
-        Some(before) if before.kind == Kind::Cast => !is_value(two_before),
-        Some(before) if is_word(*before, "as") => !is_value(two_before) && !is_value(behind),
-        _ => false,
-    }
+}
+
+/// All casts, but for those of the form `type 'value'` and `function(value)`.
+fn casts<'a, 'b>(tokens: &'a [Token<'b>]) -> impl Iterator<Item = Cast<'a, 'b>> {
+    // Of each open parenthesis, whether it is CAST's: others have names behind AS.
+    let mut open = Vec::new();
+    tokens.iter().enumerate().filter_map(move |(at, token)| {
+        let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
+        let is_cast = match token.kind {
+            Kind::Open => {
+                open.push(before(1).is_some_and(|word| is_word(*word, "cast")));
+                false
+            }
+            Kind::Close => {
+                open.pop();
+                false
+            }
+            Kind::Cast => true,
+            _ => is_word(*token, "as") && open.last() == Some(&true),
+        };
+        // `::` has the value next to it alone, and `CAST('to' || 'day' AS date)` all of them.
+        let (value, of_many) = (before(1), token.kind != Kind::Cast);
+        is_cast.then(|| Cast { value, before: before(2).filter(|_| of_many), to: tokens.get(at + 1) })
+    })
+}
+
+/// `(value).name` and the like: a field, or a function or type of that name with this value.
+fn may_call(tokens: &[Token<'_>]) -> bool {
+    let is_name = |token: &Token<'_>| matches!(token.kind, Kind::Word | Kind::Quoted);
+    matches!(tokens, [value, dot, name] if dot.kind == Kind::Dot && is_name(name) && !is_name(value))
 }
 
 /// A text, or bytes with texts in it, may be read as the time at which it is read.
@@ -182,6 +267,10 @@ mod tests {
             "select a from t where d = cast($1 as timestamptz)",
             "select date, time from t",
             "select a from snow where b = 'snow'",
+            "select a::int, cast(b as varchar(10)), (c || 'x')::text as day from t",
+            "select a from t where d = cast('2026-11-26' as my.day) and e = '(1,2)'::pair",
+            "select cast((select max(a) as ts from t) as bigint) from t",
+            "select (t).* from t",
             "select current_user, a from t",
         ] {
             assert!(cached_read(text.as_bytes()).is_some(), "{text}");
@@ -204,6 +293,23 @@ mod tests {
             "select a::date from t",
             "select cast(a as timestamp with time zone) from t",
             "select date(a) from t",
+            "select a::my_day from t",
+            "select a::my.day from t",
+            "select a::\"text\" from t",
+            "select a::tstzrange from t",
+            "select cast(a as pair) from t",
+            "select cast((select max(a) as b from t) as pair) from t",
+            "select cast('to' || 'day' as my_day) from t",
+            "select a::text::my_day from t",
+            "select array[a]::my_day[] from t",
+            "select tstzrange(a) from t",
+            "select daterange(a) from t",
+            "select (a).my_day from t",
+            "select (a).mine from t",
+            "select (array[a])[1].mine from t",
+            "select $1.mine from t",
+            "select json_query(j, '$.d' returning timestamptz) from t",
+            "select d from t, xmltable('/d' passing x columns d timestamptz path '.')",
             "select a from t tablesample system (10)",
             "select a from pg_class",
             "select a from \"pg_class\"",
