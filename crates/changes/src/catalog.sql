@@ -5,6 +5,10 @@ WITH RECURSIVE
 unsafe(oid) AS MATERIALIZED (
   SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
   WHERE CASE WHEN p.oid >= 16384 THEN p.provolatile <> 'i' OR l.lanname <> ALL('{c,internal}'::pg_catalog.name[])
+      -- Aggregates are declared immutable, whatever their functions are.
+      OR EXISTS (SELECT FROM pg_catalog.pg_aggregate a JOIN pg_catalog.pg_proc f ON f.oid = ANY(ARRAY[a.aggtransfn, a.aggfinalfn, a.aggcombinefn, a.aggserialfn,
+          a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn]::pg_catalog.oid[]) JOIN pg_catalog.pg_language m ON m.oid = f.prolang
+        WHERE a.aggfnoid = p.oid AND (f.provolatile <> 'i' OR f.oid >= 16384 AND m.lanname <> ALL('{c,internal}'::pg_catalog.name[])))
     ELSE p.provolatile = 'v' OR p.provolatile = 's' AND p.proname <> ALL('{STABLE}'::pg_catalog.name[])
       OR p.proname ~ '^(pg_|has_|txid_|to_reg|inet_)' OR p.proname ~ '_to_xml' END),
 -- What runs when a view, a table with policies or virtual columns is read, or a domain is checked.
@@ -33,9 +37,12 @@ uses(kind, oid, used_kind, used) AS MATERIALIZED (
 bad(kind, oid) AS (
   (SELECT 'r', k.oid FROM pg_catalog.pg_class k WHERE k.oid >= 16384 AND (k.relpersistence <> 'p' AND k.relkind = ANY('{r,p,v,m,f,S}'::pg_catalog."char"[]) OR k.relkind = ANY('{f,S,m}'::pg_catalog."char"[])
     OR k.relkind = 'r' AND k.relam <> ALL(SELECT a.oid FROM pg_catalog.pg_am a WHERE a.amname = 'heap'))
-  -- Built-in relations show the server, the session, or what decoding does not; of SQLValueFunction, the first nine are times; some input functions know 'now'.
+  -- Built-in relations show the server, the session, or what decoding does not; of SQLValueFunction, the first nine are times; what reads texts as
+  -- values may know 'now', as those of times, and of all that is made of them: these types' do not.
   UNION ALL SELECT t.kind, t.oid FROM trees t WHERE pg_catalog.strpos(t.tree, ':hasForUpdate true') > 0 OR pg_catalog.strpos(t.tree, '{TABLESAMPLECLAUSE ') > 0 OR t.tree ~ '[{]SQLVALUEFUNCTION :op [0-8] '
-    OR pg_catalog.strpos(t.tree, '{COERCEVIAIO ') > 0 AND t.tree ~ ':resulttype (1082|1083|1114|1184|1266) '
+    OR pg_catalog.strpos(t.tree, '{TABLEFUNC ') > 0 OR pg_catalog.strpos(t.tree, '{JSONEXPR ') > 0
+    OR pg_catalog.strpos(t.tree, '{COERCEVIAIO ') > 0 AND EXISTS (SELECT FROM pg_catalog.regexp_matches(t.tree, ':resulttype ([0-9]+) ', 'g') m(found)
+      WHERE m.found[1]::pg_catalog.oid <> ALL('{16,17,18,19,20,21,23,25,26,114,142,650,700,701,774,790,829,869,1003,1005,1007,1009,1015,1016,1021,1022,1042,1043,1186,1231,1560,1562,1700,2950,2951,3614,3615,3802,3807,3904,3906,3926,4072,4451,4532,4536}'::pg_catalog.oid[]))
     OR EXISTS (SELECT FROM pg_catalog.regexp_matches(t.tree, ':relid ([0-9]+) ', 'g') m(found) WHERE m.found[1]::pg_catalog.oid < 16384 AND m.found[1] <> '0')
     OR EXISTS (SELECT FROM pg_catalog.regexp_matches(t.tree, ':(funcid|aggfnoid|winfnoid) ([0-9]+) ', 'g') m(found)
       WHERE m.found[2]::pg_catalog.oid >= 16384 OR m.found[2]::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u))
