@@ -123,8 +123,8 @@ impl QueryCache {
         (self.answers.len(), self.answers.bytes())
     }
 
-    /// A client of the entry may have changed the schema: nothing from before counts, whether the primary's changes have told it yet or not. `counts` are
-    /// the entry's, which may have been forgotten and made anew.
+    /// A client of the entry may have changed the schema: nothing from before counts, nor what is on its way, whether the primary's changes have told it yet or not.
+    /// `counts` are the entry's, which may have been forgotten and made anew.
     pub(crate) fn follow_schema(&mut self, counts: &Arc<ConnectionCounts>) {
         if !Arc::ptr_eq(&self.counts, counts) {
             self.clear();
@@ -132,6 +132,7 @@ impl QueryCache {
         }
         let changes = self.counts.cluster.schema_changes();
         if std::mem::replace(&mut self.schema_changes, changes) != changes {
+            self.followed.begin_anew(false);
             self.clear();
         }
     }
@@ -189,5 +190,31 @@ impl QueryCache {
 impl Drop for QueryCache {
     fn drop(&mut self) {
         self.counts.cache.give_back(self.answers.clear());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_answer_on_its_way_while_a_client_changes_the_schema_is_not_stored() {
+        let counts = Arc::new(ConnectionCounts::default());
+        let mut cache = QueryCache::new(Arc::clone(&counts));
+        cache.note(CacheNewsKind::Begins { system: 7, timeline: 1 });
+        cache.note(CacheNewsKind::Catalog { number: 0, uncached: Arc::default() });
+        cache.note(CacheNewsKind::Current { as_of_us: 1, lsn: 1, visible: 0 });
+        let read = sql::cached_read(b"SELECT a FROM t").unwrap();
+        let mut stores = |changes_schema: bool| {
+            let dependencies = cache.dependencies(&read).unwrap();
+            if changes_schema {
+                counts.cluster.note_schema_change();
+            }
+            cache.follow_schema(&counts);
+            cache.store(b"key"[..].into(), dependencies, b"answer"[..].into(), 1 << 20);
+            cache.find(b"key").is_some()
+        };
+        assert_eq!([false, true, false].map(&mut stores), [true, false, true]);
     }
 }
