@@ -256,6 +256,56 @@ def test_what_decoding_does_not_tell_is_not_kept(cached, pg):
     assert show(pooler)["hits"] == before
 
 
+NOW = """
+create table cache.texts (a text, x xml, j jsonb); insert into cache.texts values ('now', '<d>now</d>', '{"d": "now"}'), (null, null, null);
+create table cache.pair (d timestamptz); grant all on cache.texts to public;
+create domain cache.moment as timestamptz;
+create view cache.arrays as select ('{' || a || '}')::timestamptz[] as d from cache.texts;
+create view cache.pairs as select a::cache.pair as d from (select '(' || a || ')' as a from cache.texts) t;
+create view cache.ranges as select ('[' || a || ',)')::tstzrange as d from cache.texts;
+create view cache.xml as select y.d from cache.texts, xmltable('/d' passing x columns d timestamptz path '.') y;
+create view cache.plain as select a::varchar(3) as d from cache.texts;
+grant select on all tables in schema cache to public;
+create function cache.state(int, text) returns int volatile language plpgsql as 'begin return (select n from cache.log); end';
+create aggregate cache.sum(text) (sfunc = cache.state, stype = int, initcond = '0');
+create function cache.logged(text) returns int volatile language plpgsql as 'begin return (select n from cache.log); end';
+"""
+
+
+def test_texts_that_mean_the_time_and_functions_that_no_call_shows_are_not_kept(cached, pg):
+    pg.query(NOW, "app")
+    reads = [
+        "select a::cache.moment from cache.texts",
+        "select cast(a as moment) from cache.texts",
+        'select a::"timestamptz" from cache.texts',
+        "select (a).moment from cache.texts",
+        "select (a).timestamptz from cache.texts",
+        "select ('[' || a || ',)')::tstzrange from cache.texts",
+        "select tstzrange('[' || a || ',)') from cache.texts",
+        "select ('(' || a || ')')::pair from cache.texts",
+        "select y.d from cache.texts, xmltable('/d' passing x columns d timestamptz path '.') y",
+        *(f"select d from cache.{view}" for view in ("arrays", "pairs", "ranges", "xml")),
+        # What these read is in none of the names of the text.
+        "select sum(a) from cache.texts",
+        "select (a).logged from cache.texts",
+    ]
+    if pg.value("select current_setting('server_version_num')::int") >= 170000:
+        pg.query("create view cache.json as select json_value(j, '$.d' returning timestamptz) as d from cache.texts; grant select on cache.json to public", "app")
+        reads += ["select d from cache.json", "select json_query(j, '$.d' returning timestamptz) from cache.texts"]
+    pooler = cached()
+    client = pooler.connect("app")
+    client.execute("set search_path = cache, pg_catalog")
+    kept = []
+    for read in reads:
+        settles(pooler, client, "select d from cache.plain order by 1 limit 1")
+        before = int(show(pooler)["hits"])
+        for _ in range(4):
+            client.execute(read, prepare=False)
+            time.sleep(0.02)
+        kept += [read] if int(show(pooler)["hits"]) > before else []
+    assert not kept
+
+
 def test_row_level_security_keeps_users_and_roles_apart(cached, pg):
     pg.query(
         "alter table cache.items enable row level security;"
