@@ -90,7 +90,8 @@ def test_an_entry_without_hosts_has_those_of_patroni(following, patroni):
     assert pooler.value("select inet_server_port()", database="reads") in ports - {leader.port}
     client = pooler.connect("split")
     assert client.execute("select 1").fetchone() == (1,)
-    host.eventually(lambda: clusters(pooler)["split"]["state"] == "ok")
+    host.eventually(lambda: clusters(pooler)["split"]["standbys"] == 2)
+    assert clusters(pooler)["split"]["state"] == "ok"
     hosts = {row["port"]: row["state"] for row in pooler.console("SHOW HOSTS") if row["database"] == "split"}
     assert hosts == {port: "primary" if port == leader.port else "standby" for port in ports}
     rows = clusters(pooler)

@@ -186,22 +186,17 @@ fn load_balancing(source: &mut Source<'_>, draft: &mut Draft) {
 /// pgpool-II's `memqcache_total_size`, unless it is given.
 const CACHE_BYTES: f64 = 67_108_864.0;
 
-/// The query cache, which is an entry's.
+/// The query cache, which the entry for all databases cannot have.
 fn query_cache(source: &mut Source<'_>, draft: &mut Draft) {
     if !source.boolean("memory_cache_enabled", false) {
         return;
     }
     let size = source.bytes("memqcache_total_size").filter(|size| *size > 0.0).unwrap_or(CACHE_BYTES);
-    let from = if source.get("memqcache_total_size").is_some() {
-        "memqcache_total_size"
-    } else {
-        "memory_cache_enabled"
-    };
-    let spellings = vec![format!("{size:.0}B")];
-    add(source, draft, &Asked { key: "query_cache", from, spellings });
-    draft.entry_comment(
-        "query_cache answers nothing until query_cache_user is set to a user with REPLICATION; the primary needs wal_level = logical.",
-    );
+    let origin = source.named(&["memory_cache_enabled", "memqcache_total_size"]);
+    draft.entry_comment(&format!(
+        "query_cache: from {origin}, for an entry of a database's own: NAME = … query_cache={size:.0}B query_cache_user=USER; the user needs REPLICATION, \
+         and the primary wal_level = logical."
+    ));
 }
 
 /// Adds a setting to the entry, or globally where it is no key of entries.

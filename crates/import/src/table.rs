@@ -250,7 +250,7 @@ table! {
     check_unlogged_table: not_needed "It tells pgpool-II how to find unlogged tables.";
 }
 "Query cache" {
-    memory_cache_enabled: equivalent [query_cache] "`on`: `query_cache` in the entry. It needs `wal_level = logical` on the primary, and `query_cache_user`, a user with REPLICATION, which is not converted.";
+    memory_cache_enabled: equivalent [query_cache] "`on`: `query_cache`, in an entry of the database's own, which a comment shows. It needs `wal_level = logical` on the primary, and `query_cache_user`, a user with REPLICATION.";
     memqcache_method: not_needed "Weir keeps answers in its own memory.";
     memqcache_memcached_host: not_needed "Weir keeps answers in its own memory.";
     memqcache_memcached_port: not_needed "Weir keeps answers in its own memory.";

@@ -215,7 +215,7 @@ fn each_equivalent_is_written() {
     let request = Request { path: PATH, conf: &conf, directory: "/etc/pgpool2", rules: None, users };
     let Imported { ini, list } = convert(&request).unwrap();
     assert!(!list.contains("Look at"), "no problem: {list}");
-    assert!(ini.contains(" query_cache=33554432B") && ini.contains("query_cache_user"), "{ini}");
+    assert!(ini.contains("query_cache=33554432B") && ini.contains("query_cache_user=USER"), "{ini}");
     for line in [
         "listen_addr = *",
         "listen_port = 5433",
