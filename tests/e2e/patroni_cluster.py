@@ -125,6 +125,9 @@ class PatroniCluster:
         leader.query("create role alice login; create role bob login; create role admin login")
         leader.query("create database app")
         leader.query("grant all on schema public to public", "app")
+        # Clients of standbys find it, too.
+        has_it = "select count(*) from pg_database where datname = 'app'"
+        host.eventually(lambda: all(member.value(has_it) for member in self.members.values()), timeout=60)
 
     def listed(self):
         """The members as Patroni has them; whichever answers."""
