@@ -35,7 +35,11 @@ impl Cached {
 
     /// Nothing is known of the primary's changes.
     fn unfollowed() -> Cached {
-        let mut world = World::new(SETTINGS);
+        Cached::with(SETTINGS)
+    }
+
+    fn with(settings: &str) -> Cached {
+        let mut world = World::new(settings);
         let client = world.client(&[]);
         let server = world.connected();
         let hello = message(|out| {
@@ -411,6 +415,38 @@ fn requests_in_pieces_and_several_at_once_are_the_servers() {
     assert!(first.is_none_or(|bytes| bytes.is_empty()) && second.is_none_or(|bytes| bytes.is_empty()));
     cached.replies("one");
     cached.hits(READ, "one");
+}
+
+/// RELOAD begins to split reads while a request waits: it is sent unwatched, and the next one, of the same length, comes in two pieces around its answer.
+#[test]
+fn an_answer_is_never_stored_for_another_request() {
+    let settings = SETTINGS.replace("host=a", "host=a,b pool_size=1");
+    let mut cached = Cached::with(&settings);
+    cached.follow(SYSTEM, 1);
+    let client = cached.client;
+    let other = cached.world.client(&[]);
+    assert_eq!(cached.asks(other, READ), None);
+    let (first, second) = (extended(b"", true, b"1"), extended(b"", true, b"2"));
+    cached.world.receive(client, &first);
+    let split = settings.replace("query_cache", "read_write_split=1 query_cache");
+    cached.world.event(Event::Command(Command::Configure(config(&split))));
+    cached.world.receive(cached.server, &row_answer("other"));
+    let mut sent = cached.world.text(cached.server);
+    while cached.answers_own(&sent) {
+        sent = cached.world.text(cached.server);
+    }
+    assert!(sent.contains("$1"), "the first one is sent: {sent}");
+    let (head, tail) = second.split_at(20);
+    cached.world.receive(client, head);
+    cached.says(&extended_answer("one", true));
+    cached.settle(300);
+    assert_eq!(cached.sent(client, tail), None);
+    cached.says(&extended_answer("two", true));
+    cached.settle(400);
+    cached.current(400);
+    if let Some(found) = cached.sent(client, &first) {
+        assert!(found == extended_answer("one", true), "{}", String::from_utf8_lossy(&found));
+    }
 }
 
 #[test]

@@ -172,14 +172,14 @@ fn record(
     }
 }
 
-/// So many bytes of a client whose answer may be stored have been sent to its server.
+/// This of a client whose answer may be stored has been sent to its server.
 #[cold]
 #[inline(never)]
 pub(crate) fn sent(
     (client, server): (&mut Client, &mut Server),
     local_pools: &LocalPools,
     caches: &mut QueryCaches,
-    bytes: usize,
+    bytes: &[u8],
 ) {
     let Some(recording) = &mut client.recording else { return };
     let source = match local_pools.get(server.pool).map(|local_pool| &local_pool.serves) {

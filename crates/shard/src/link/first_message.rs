@@ -66,6 +66,7 @@ pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
     held.drain(..at); // At once: what is behind would be moved for each message.
     match first_unsent_message(&client.request.held, frame_bytes_max) {
         FirstMessage::NeedsServer => {
+            client.recording = None; // It was for an earlier request.
             if let Some(server) = checkout::checkout(core, conn, &[]) {
                 relay::send_held(core, conn, server);
             }

@@ -169,7 +169,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         count_request(local_pool, done, client.request.statements.is_some().then_some(&context));
     }
     if is_watched && client.recording.is_some() {
-        cached::sent((client, server), &core.local_pools, &mut core.query_caches, done);
+        cached::sent((client, server), &core.local_pools, &mut core.query_caches, &bytes[..done]);
     }
     if let Some(tracking) = &mut core.statistics.tracking {
         tracking.heard(

@@ -127,9 +127,6 @@ pub(crate) fn server_lost(core: &mut Core, server_conn: ConnId, text: &str) -> b
 fn give_back(client: &mut Client, request: Vec<u8>, writes: Writes) {
     client.request.held.splice(0..0, request);
     client.routed.repeat(writes);
-    if let Some(recording) = &mut client.recording {
-        recording.repeat();
-    }
     if let Some(query_tracker) = &mut client.query_tracker {
         query_tracker.repeats();
     }

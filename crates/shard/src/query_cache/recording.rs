@@ -38,28 +38,28 @@ pub(crate) enum Recorded {
 }
 
 impl Recording {
-    /// Of a request of so many bytes.
+    /// Of a request of so many bytes, which are the end of the key.
     pub(crate) fn new(key: Box<[u8]>, dependencies: Dependencies, request_bytes: usize) -> Recording {
         Recording { key, dependencies, request_bytes, state: State::Waiting }
     }
 
-    /// So much has been sent. True if that is the request, and nothing was before.
-    pub(crate) fn begin(&mut self, bytes: usize) -> bool {
-        let is_it = matches!(self.state, State::Waiting) && bytes == self.request_bytes;
+    /// This has been sent. True if that is the request, and nothing was before.
+    pub(crate) fn begin(&mut self, sent: &[u8]) -> bool {
+        let is_it = matches!(self.state, State::Waiting) && sent == self.request();
         if is_it {
             self.state = State::Passing { answer: Vec::new(), checked: 0 };
         }
         is_it
     }
 
+    /// The key ends with the request.
+    fn request(&self) -> &[u8] {
+        &self.key[self.key.len().saturating_sub(self.request_bytes)..]
+    }
+
     /// The request has been sent.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.state, State::Passing { .. })
-    }
-
-    /// The request is sent again: nothing of the answer has been passed on.
-    pub(crate) fn repeat(&mut self) {
-        self.state = State::Waiting;
     }
 
     /// This has been passed on.
@@ -90,10 +90,9 @@ mod tests {
     use super::*;
 
     fn recording() -> Recording {
-        let mut recording = Recording::new(b"key"[..].into(), Dependencies::default(), 9);
-        assert!(!recording.begin(8) && recording.begin(9) && !recording.begin(9) && recording.is_passing());
-        recording.repeat();
-        assert!(!recording.is_passing() && recording.begin(9));
+        let mut recording = Recording::new(b"user request"[..].into(), Dependencies::default(), 7);
+        assert!(!recording.begin(b"reques") && !recording.begin(b"another") && !recording.is_passing());
+        assert!(recording.begin(b"request") && recording.is_passing() && !recording.begin(b"request"));
         recording
     }
 
@@ -127,7 +126,7 @@ mod tests {
         let outcomes: Vec<Recorded> = (0..5).map(|_| long.passed(&row)).collect();
         assert_eq!(outcomes.last(), Some(&Recorded::Refused));
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == Recorded::Open).count(), 4);
-        let mut waiting = Recording::new(b"key"[..].into(), Dependencies::default(), 9);
+        let mut waiting = Recording::new(b"request"[..].into(), Dependencies::default(), 7);
         assert_eq!(waiting.passed(&answer()), Recorded::Refused);
     }
 }
