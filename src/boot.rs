@@ -276,7 +276,8 @@ fn follow_patroni(config: &Arc<Config>, sender: Sender<Input>, logger: &Arc<Logg
 /// What changes on the primaries of `query_cache` goes to the shards without the control thread: it is as fresh as it is soon there.
 fn follow_changes(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> Changes {
     let tell = engine.broadcaster();
-    Changes::start(config, Arc::new(move |news| tell(&Command::CacheNews(news))), writer(logger))
+    let system = changes::System { monotonic_us: process::monotonic_us, fill_random: process::fill_random };
+    Changes::start(config, Arc::new(move |news| tell(&Command::CacheNews(news))), writer(logger), system)
 }
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use auth::{Entropy, ServerKeyCache};
+use auth::ServerKeyCache;
 use session::{LoginContext, LoginStep, Row, ServerLogin};
 use settings::SslMode;
 use tls::{TlsConfig, TlsConnection};
@@ -17,6 +17,7 @@ use wire::frame::Frames;
 use wire::tag::backend as tag;
 use wire::{backend, encode};
 
+use crate::System;
 use crate::target::{Place, Target};
 
 /// The longest message of an answer.
@@ -88,23 +89,6 @@ pub(crate) type Outcome<T> = Result<T, Failure>;
 /// A socket of either kind.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
-
-/// The kernel's random bytes.
-pub(crate) struct KernelEntropy;
-
-impl Entropy for KernelEntropy {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
-                Ok(count) => filled += count,
-                Err(rustix::io::Errno::INTR) => {}
-                // Nonces that can be guessed must not be used.
-                Err(_) => std::process::abort(),
-            }
-        }
-    }
-}
 
 /// The bytes both ways, under TLS or not.
 struct Channel {
@@ -211,7 +195,7 @@ impl Connection {
         target: &Target,
         place: &Place,
         tls_config: &TlsConfig,
-        is_replication: bool,
+        (system, is_replication): (System, bool),
     ) -> Outcome<Connection> {
         let opening = async {
             let (socket, host) = connect(place).await?;
@@ -219,7 +203,7 @@ impl Connection {
             if let Some(host) = host.filter(|_| tls_config.servers.mode != SslMode::Disable) {
                 channel.secure(tls_config, host).await?;
             }
-            login(channel, target, is_replication).await
+            login(channel, target, system, is_replication).await
         };
         timeout(target.connect_timeout, opening).await.map_err(|_| Failure::TimedOut)?
     }
@@ -349,7 +333,12 @@ async fn unix(path: &str) -> io::Result<Box<dyn Socket>> {
     Ok(Box::new(UnixStream::connect(name.as_deref().unwrap_or(path)).await?))
 }
 
-async fn login(mut channel: Channel, target: &Target, is_replication: bool) -> Outcome<Connection> {
+async fn login(
+    mut channel: Channel,
+    target: &Target,
+    mut system: System,
+    is_replication: bool,
+) -> Outcome<Connection> {
     let mut parameters: Vec<(&[u8], &[u8])> = vec![
         (b"user", target.user.as_bytes()),
         (b"database", target.dbname.as_bytes()),
@@ -362,7 +351,7 @@ async fn login(mut channel: Channel, target: &Target, is_replication: bool) -> O
     channel.send(&ServerLogin::startup(&parameters)).await?;
     let end_point = channel.tls.as_ref().and_then(|tls| tls.negotiated().end_point);
     let mut exchange = ServerLogin::new(&target.user, &target.credentials(), None).bound_to(end_point);
-    let (mut entropy, mut keys) = (KernelEntropy, ServerKeyCache::default());
+    let mut keys = ServerKeyCache::default();
     let mut step = LoginStep::Send(Vec::new());
     loop {
         step = match step {
@@ -371,12 +360,12 @@ async fn login(mut channel: Channel, target: &Target, is_replication: bool) -> O
                     channel.send(&bytes).await?;
                 }
                 let bytes = channel.receive().await?;
-                exchange.receive(bytes, &mut LoginContext { entropy: &mut entropy, keys: &mut keys })
+                exchange.receive(bytes, &mut LoginContext { entropy: &mut system, keys: &mut keys })
             }
             LoginStep::Ask(task) => {
                 let answer = tokio::task::spawn_blocking(move || task.solve()).await;
                 let answer = answer.map_err(|_| Failure::Other("the key cannot be derived".to_owned()))?;
-                exchange.answer(answer, &mut LoginContext { entropy: &mut entropy, keys: &mut keys })
+                exchange.answer(answer, &mut LoginContext { entropy: &mut system, keys: &mut keys })
             }
             LoginStep::Identified => exchange.identified(),
             LoginStep::Ready(_, behind) => {

@@ -7,11 +7,11 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant, SystemTime};
 
 use messages::CacheNewsKind;
-use rustix::time::{ClockId, clock_gettime};
 use tls::TlsConfig;
 use tokio::time::sleep;
 
-use crate::connection::{Connection, Failure, KernelEntropy, Outcome, Refusal};
+use crate::System;
+use crate::connection::{Connection, Failure, Outcome, Refusal};
 use crate::decoding::{Event, Stream};
 use crate::news::{Catalog, Fingerprint, News, Sample, Seen};
 use crate::questions;
@@ -56,6 +56,7 @@ pub(crate) struct Primary {
     system: u64,
     timeline: u32,
     slot: String,
+    os: System,
 }
 
 impl Primary {
@@ -63,9 +64,14 @@ impl Primary {
     ///
     /// # Errors
     /// Why it cannot, and what to do.
-    pub(crate) async fn find(target: &Target, place: &Place, tls: &TlsConfig) -> Result<Primary, String> {
+    pub(crate) async fn find(
+        target: &Target,
+        place: &Place,
+        tls: &TlsConfig,
+        os: System,
+    ) -> Result<Primary, String> {
         let explain = |failure| explained(failure, target);
-        let mut questions = Connection::open(target, place, tls, false).await.map_err(explain)?;
+        let mut questions = Connection::open(target, place, tls, (os, false)).await.map_err(explain)?;
         let able = questions.ask(questions::ABILITIES).await.map_err(explain)?;
         let text = |column: usize| {
             let value = able.first()?.get(column)?.as_deref()?;
@@ -83,7 +89,7 @@ impl Primary {
         }
         let is_utf8 = text(2) == Some("UTF8");
         questions.ask(questions::SESSION).await.map_err(explain)?;
-        let mut stream = Connection::open(target, place, tls, true).await.map_err(explain)?;
+        let mut stream = Connection::open(target, place, tls, (os, true)).await.map_err(explain)?;
         let identity = stream.ask("IDENTIFY_SYSTEM").await.map_err(explain)?;
         let number = |column: usize| {
             let value = identity.first()?.get(column)?.as_deref()?;
@@ -92,7 +98,7 @@ impl Primary {
         let (system, timeline) = number(0).zip(number(1)).ok_or("its answers are not PostgreSQL's")?;
         let timeline = u32::try_from(timeline).map_err(|_| "its answers are not PostgreSQL's")?;
         let place = place.clone();
-        Ok(Primary { place, questions, stream, is_utf8, system, timeline, slot: slot_name() })
+        Ok(Primary { place, questions, stream, is_utf8, system, timeline, slot: slot_name(os), os })
     }
 
     /// Its name in the log.
@@ -147,6 +153,7 @@ impl Primary {
             stream: Stream::new(self.is_utf8),
             events: Vec::new(),
             news,
+            os: self.os,
             texts: Texts::new(),
             times: Times { sample: now, catalog: now, ping: now, confirm: now, flush: now, heard: now },
         };
@@ -178,9 +185,9 @@ fn explained(failure: Failure, target: &Target) -> String {
     format!("{failure}{advice}")
 }
 
-fn slot_name() -> String {
+fn slot_name(mut system: System) -> String {
     let mut bytes = [0; 16];
-    auth::Entropy::fill(&mut KernelEntropy, &mut bytes);
+    auth::Entropy::fill(&mut system, &mut bytes);
     format!("weir_cache_{:032x}", u128::from_ne_bytes(bytes))
 }
 
@@ -245,6 +252,7 @@ pub(crate) struct Follower {
     news: News,
     texts: Texts,
     times: Times,
+    os: System,
 }
 
 impl Follower {
@@ -329,6 +337,7 @@ impl Follower {
 
     fn ask(&mut self, question: Question) -> Option<Asking> {
         let mut connection = self.questions.take()?;
+        let monotonic_us = self.os.monotonic_us;
         let Texts { sampling, comparing, cataloging, flushing } = &self.texts;
         let text = match question {
             Question::Sample => sampling,
@@ -443,10 +452,4 @@ async fn answered(asking: &mut Option<Asking>) -> (Connection, Instant, Outcome<
         Some(asking) => asking.await,
         None => std::future::pending().await,
     }
-}
-
-/// Microseconds of CLOCK_MONOTONIC, as the shards' clock has it.
-fn monotonic_us() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000
 }

@@ -42,18 +42,34 @@ pub type Tell = Arc<dyn Fn(CacheNews) + Send + Sync>;
 /// Writes to the log.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 
+/// What only the system knows.
+#[derive(Clone, Copy)]
+pub struct System {
+    /// Microseconds of the clock by which shards tell the age of what they know.
+    pub monotonic_us: fn() -> u64,
+    /// Bytes that cannot be guessed.
+    pub fill_random: fn(&mut [u8]),
+}
+
+impl auth::Entropy for System {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        (self.fill_random)(bytes);
+    }
+}
+
 /// The thread that follows changes; there is none as long as no entry keeps answers.
 pub struct Changes {
     tell: Tell,
     log: Log,
+    system: System,
     running: Option<watch::Sender<Arc<Config>>>,
 }
 
 impl Changes {
     /// Follows what this configuration names.
     #[must_use]
-    pub fn start(config: &Arc<Config>, tell: Tell, log: Log) -> Changes {
-        let mut changes = Changes { tell, log, running: None };
+    pub fn start(config: &Arc<Config>, tell: Tell, log: Log, system: System) -> Changes {
+        let mut changes = Changes { tell, log, system, running: None };
         changes.configure(config);
         changes
     }
@@ -69,7 +85,12 @@ impl Changes {
 
     fn spawn(&mut self, config: &Arc<Config>) {
         let (config, configs) = watch::channel(Arc::clone(config));
-        let out = Out { tell: Arc::clone(&self.tell), log: Arc::clone(&self.log) };
+        let out = Out {
+            tell: Arc::clone(&self.tell),
+            log: Arc::clone(&self.log),
+            system: self.system,
+            configs: configs.clone(),
+        };
         let run = move || {
             let log = Arc::clone(&out.log);
             if let Err(why) = run(configs, out) {
@@ -93,16 +114,29 @@ fn run(configs: watch::Receiver<Arc<Config>>, out: Out) -> io::Result<()> {
     Ok(())
 }
 
-/// Where news and log records go.
+/// Where news and log records go, and what the system is asked for.
 #[derive(Clone)]
 struct Out {
     tell: Tell,
     log: Log,
+    system: System,
+    configs: watch::Receiver<Arc<Config>>,
 }
 
 impl Out {
     fn tell(&self, database: &Arc<str>, what: CacheNewsKind) {
         (self.tell)(CacheNews { database: Arc::clone(database), what });
+    }
+
+    /// Writes news to the log, where that shows them.
+    fn log(&self, database: &Arc<str>, what: &CacheNewsKind) {
+        let (level, verbose) = match what {
+            CacheNewsKind::Current { .. } => (Level::Noise, 2),
+            _ => (Level::Debug, 1),
+        };
+        if self.configs.borrow().global.verbose >= verbose {
+            (self.log)(Record::new(level, format!("query cache: {database}: {what:?}")));
+        }
     }
 
     fn lost(&self, database: &Arc<str>, why: &str) {
@@ -231,7 +265,7 @@ async fn follow_once(
 ) -> Result<String, String> {
     let mut whys = Vec::new();
     for place in &target.places {
-        match Primary::find(target, place, tls).await {
+        match Primary::find(target, place, tls, out.system).await {
             Ok(primary) => return follow(name, target, primary, out, last).await,
             Err(why) => whys.push(format!("{}: {why}", place.label())),
         }
@@ -262,8 +296,7 @@ async fn follow(
     (out.log)(Record::new(Level::Log, format!("query cache: {name}: following the changes of {label}")));
     last.clear();
     let mut sink = |what: CacheNewsKind| {
-        let level = if matches!(what, CacheNewsKind::Current { .. }) { Level::Noise } else { Level::Debug };
-        (out.log)(Record::new(level, format!("query cache: {name}: {what:?}")));
+        out.log(name, &what);
         out.tell(name, what);
     };
     let why = follower.run(target, &mut sink).await;

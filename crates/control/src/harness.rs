@@ -237,7 +237,7 @@ fn request_of(command: &Command) -> Option<RequestId> {
     }
 }
 
-/// Rows as text, with NULL for none.
+/// The rows as psql would show them, without alignment, and NULL for none.
 pub(crate) fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
     let cell = |cell: &Cell| match cell {
         Cell::Null => "NULL".to_owned(),

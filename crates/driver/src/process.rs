@@ -64,6 +64,11 @@ pub fn monotonic_us() -> u64 {
     crate::clock::monotonic_us()
 }
 
+/// Fills a buffer with the kernel's random bytes; ends the process where there are none.
+pub fn fill_random(bytes: &mut [u8]) {
+    auth::Entropy::fill(&mut crate::entropy::KernelEntropy, bytes);
+}
+
 /// Listening sockets that a service manager has passed, so many from descriptor 3 on. To be called once, at the very
 /// beginning. Their names in the file system stay the manager's.
 #[must_use]

@@ -239,19 +239,8 @@ fn load_balance_hosts(database: &settings::Database) -> Cell {
 mod tests {
     use super::example::of_shards;
     use super::*;
-    use crate::harness::{Harness, empty};
+    use crate::harness::{Harness, empty, shown};
     use messages::{Listing, SocketRow};
-
-    /// The rows as psql would show them, without alignment.
-    fn shown(rows: &[Vec<Cell>]) -> Vec<String> {
-        let cell = |cell: &Cell| match cell {
-            Cell::Null => "NULL".to_owned(),
-            Cell::Text(text) => text.clone(),
-            Cell::Number(number) => number.to_string(),
-            Cell::Sum(number) => number.to_string(),
-        };
-        rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect()
-    }
 
     #[test]
     fn each_row_is_as_wide_as_its_columns() {
