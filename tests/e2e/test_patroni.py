@@ -3,6 +3,7 @@ transaction, and an API that is down or lies. Patroni, etcd and the three server
 
 import itertools
 import os
+import re
 import threading
 import time
 
@@ -210,6 +211,40 @@ def test_planned_switchovers_lose_nothing(following, patroni, capsys):
     assert len(in_flight) <= WRITERS * SWITCHOVERS
     # That they go on, not how soon on a busy machine: the line above has the figure.
     assert stall <= max(gaps) + 15
+
+
+PGBENCH_SCRIPT = "\\set n :n + 1\ninsert into counted values (:client_id, :n);\n\\sleep 100 ms\n"
+
+
+def test_switchovers_under_pgbench(following, patroni, capsys):
+    """Half as many switchovers as above under 50 clients: each counts its transactions, and the table has each of them once."""
+    switchovers = max(1, SWITCHOVERS // 2)
+    patroni.settled().query("create table if not exists counted (client int, n int); truncate counted; grant all on counted to public", "app")
+    pooler = following()
+    script = pooler.directory / "counted.sql"
+    script.write_text(PGBENCH_SCRIPT)
+    host.hand_over(script)
+    seconds = 9 * switchovers + 6
+    command = [patroni.bindir / "pgbench", "-n", "-h", "127.0.0.1", "-p", pooler.port, "-U", "alice", "-c", 50, "-j", 2, "-T", seconds, "-D", "n=0", "-f", script]
+    command += ["-l", "--aggregate-interval=1", "--log-prefix", pooler.directory / "latency", "app"]
+    gaps, output_path = [], pooler.directory / "pgbench.output"
+    with open(output_path, "wb") as output:
+        bench = host.start(command, cwd=pooler.directory, stdout=output, stderr=output)
+    for _ in range(switchovers):
+        time.sleep(0.3)
+        old, begun = patroni.settled(), time.time()
+        switch_over(pooler, patroni)
+        gaps.append(outage(old, patroni.settled(), begun))
+    bench.wait(seconds + 60)
+    output = output_path.read_text()
+    (processed,) = re.findall(r"transactions actually processed: (\d+)", output)
+    lines = (line.split() for path in pooler.directory.glob("latency.*") for line in path.read_text().splitlines())
+    stall = max(int(fields[5]) for fields in lines) / 1e6 - 0.1  # less the script's own pause
+    rows = patroni.settled().query("select count(*), count(distinct (client, n)) from counted", "app")
+    with capsys.disabled():
+        print(f"\n{switchovers} switchovers under 50 clients: {processed} transactions; longest stall {stall:.2f} s, longest time without a primary {max(gaps):.2f} s")
+    assert "number of failed transactions: 0" in output and "aborted" not in output, output
+    assert rows == [(int(processed), int(processed))]
 
 
 def outage(old, new, since):
