@@ -9,6 +9,8 @@ import pytest
 import browser
 import host
 import panel
+import postgres
+import weir as weir_program
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
@@ -366,6 +368,41 @@ def test_reload_turns_it_on_and_off(cached, pg):
     client.execute("select value from cache.items where id = 7")
     assert pooler.console("SHOW CACHE") == []
     host.eventually(lambda: pg.value("select count(*) from pg_replication_slots where slot_name like 'weir%'") == 0)
+
+
+@pytest.mark.parametrize("server_version", ["system"])
+def test_with_tls_on_both_sides_and_a_password(weir, scratch, authorities, server_version):
+    root = authorities[3]
+    server = postgres.Postgres(postgres.reachable_programs(server_version, scratch), host.new_directory(scratch, "tls-cache"))
+    try:
+        server.stop()
+        server.start(ssl="on", ssl_cert_file=root.server.cert, ssl_key_file=root.server.key)
+        server.query(SCHEMA, "app")
+        server.query("alter role scramuser replication")
+        entry = ENTRY.format(port=server.port, dbname="app").replace("127.0.0.1", "localhost").replace("=replica", "=scramuser")
+        tls = {"client_tls_sslmode": "require", "client_tls_cert_file": root.server.cert, "client_tls_key_file": root.server.key}
+        users = {**weir_program.USERLIST, "scramuser": "scram secret"}
+        pooler = weir(databases={"app": entry}, userlist=users, server_tls_sslmode="verify-full", server_tls_ca_file=root.cert, **tls)
+        client = pooler.connect("app", sslmode="require")
+        client.execute("select 1")
+        is_secure = "select bool_and(ssl), count(*) from pg_stat_ssl join pg_stat_activity using (pid) where application_name = 'weir query cache'"
+        host.eventually(lambda: server.query(is_secure) == [(True, 2)], timeout=20)
+        tls_console = lambda: psycopg.connect(**pooler.address("pgbouncer", "admin", sslmode="require"), autocommit=True)
+        with tls_console() as console:
+            hits = lambda: console.execute("show cache").fetchone()[7]
+            read = "select value from cache.items where id = 7"
+
+            def is_hit():
+                before = hits()
+                assert client.execute(read).fetchone() == (0,)
+                return hits() > before
+
+            host.eventually(is_hit, timeout=20)
+        server.query("update cache.items set value = 1 where id = 7", "app")
+        host.eventually(lambda: client.execute(read).fetchone() == (1,), timeout=5)
+        client.close()
+    finally:
+        server.remove()
 
 
 @pytest.fixture
