@@ -11,6 +11,7 @@ import host
 import panel
 import postgres
 import weir as weir_program
+from test_takeover import reboot
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
@@ -403,6 +404,44 @@ def test_with_tls_on_both_sides_and_a_password(weir, scratch, authorities, serve
         client.close()
     finally:
         server.remove()
+
+
+def test_pause_kill_and_reconnect_count_for_cached_reads_too(cached):
+    pooler = cached()
+    client = pooler.connect("app")
+    read = "select value from cache.items where id = 7"
+    settles(pooler, client, read, (0,))
+    pooler.console("PAUSE app")
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(client.execute(read).fetchone()))
+    waiting.start()
+    time.sleep(0.3)
+    assert got == []
+    pooler.console("RESUME app")
+    waiting.join(20)
+    assert got == [(0,)]
+    pooler.console("RECONNECT app")
+    settles(pooler, client, read, (0,))
+    pooler.console("KILL app")
+    with pytest.raises(psycopg.OperationalError):
+        client.execute(read)
+    pooler.console("RESUME app")
+    settles(pooler, pooler.connect("app"), read, (0,))
+
+
+def test_a_process_that_takes_over_begins_with_an_empty_cache(cached, pg):
+    pooler = cached()
+    client = pooler.connect("app")
+    read = "select value from cache.items where id = 7"
+    settles(pooler, client, read, (0,))
+    client.execute("update cache.items set value = 1 where id = 7")
+    reboot(pooler)
+    for _ in range(20):
+        assert client.execute(read).fetchone() == (1,)
+    settles(pooler, client, read, (1,))
+    pg.query("update cache.items set value = 2 where id = 7", "app")
+    host.eventually(lambda: client.execute(read).fetchone() == (2,), timeout=STALENESS + 2)
+    host.eventually(lambda: pg.value("select count(*) from pg_replication_slots where slot_name like 'weir%'") == 1)
 
 
 @pytest.fixture
