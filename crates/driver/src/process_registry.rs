@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ShardId;
-use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
+use pool::{
+    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+};
+use settings::QueueBy;
 
 use crate::ids::TableId;
 
@@ -28,6 +31,7 @@ struct Names {
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: HashMap<String, Arc<ConnectionCounts>>,
     users: HashMap<String, Arc<ConnectionCounts>>,
+    fair_shares: FairShares,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
 }
@@ -129,6 +133,10 @@ impl PoolRegistry for ProcessRegistry {
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.names().users.entry(name.to_owned()).or_default())
+    }
+
+    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.names().fair_shares.share(database, by, subject, weight)
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::{CacheBudget, KnownCluster};
+use settings::QueueBy;
+
+use crate::{CacheBudget, FairShare, KnownCluster};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -197,6 +199,8 @@ pub trait PoolRegistry: Send + Sync {
     fn database(&self, name: &str) -> Arc<ConnectionCounts>;
     /// The user's counts.
     fn user(&self, name: &str) -> Arc<ConnectionCounts>;
+    /// What a subject of a database's fair queue has had; it has this weight from now on.
+    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare>;
     /// The process's counts.
     fn process(&self) -> Arc<ProcessCounts>;
     /// How many shards there are (1..=64).

@@ -20,6 +20,8 @@
 //!     reserve_pool_timeout_us: 0,
 //!     max_db_connections: 0,
 //!     max_user_connections: 0,
+//!     fair: None,
+//!     queue_burst_us: 0,
 //!     server_login_retry_us: 15_000_000,
 //!     round_robin: false,
 //! };
@@ -41,6 +43,8 @@
 
 mod cache_budget;
 mod dedicated;
+mod fair_lane;
+mod fair_share;
 pub mod global_limits;
 mod known_cluster;
 mod listeners;
@@ -50,6 +54,7 @@ pub mod pool;
 pub mod queue;
 
 pub use cache_budget::CacheBudget;
+pub use fair_share::{FairShare, FairShares, FairTurn, ShareUse};
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };

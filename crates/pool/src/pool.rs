@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use settings::PoolMode;
+use settings::{PoolMode, QueueBy};
 
 use crate::logins::Logins;
 use crate::{ConnectionCounts, OpenFor, Queue, SharedPool};
@@ -45,6 +45,10 @@ pub struct Limits {
     pub max_db_connections: u32,
     /// `max_user_connections`; 0 is no limit.
     pub max_user_connections: u32,
+    /// Whose server time the queue counts (`queue = fair`, `queue_by`); `None` is first come, first served.
+    pub fair: Option<QueueBy>,
+    /// `queue_burst`, microseconds.
+    pub queue_burst_us: u64,
     /// `server_login_retry`, microseconds.
     pub server_login_retry_us: u64,
     /// `server_round_robin`.
@@ -383,6 +387,8 @@ pub(crate) mod tests {
             reserve_pool_timeout_us: 5_000_000,
             max_db_connections: 0,
             max_user_connections: 0,
+            fair: None,
+            queue_burst_us: 0,
             server_login_retry_us: 15_000_000,
             round_robin: false,
         }

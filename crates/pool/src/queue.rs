@@ -1,23 +1,30 @@
-//! The queue of clients that wait for a server, in order of arrival.
+//! The queue of clients that wait for a server, in order of arrival, or by shares of their subjects (`queue = fair`).
 //!
 //! Owns first come, first served, with leaving from the middle at no cost. Clients that take any server and clients that
 //! need a dedicated one wait in two lanes, so that neither blocks the other; clients that may not ask for a server yet, because their
-//! request would pin it (`max_pinned`), wait in a third. Never knows what a waiter is.
+//! request would pin it (`max_pinned`), wait in a third; those of subjects with shares in a fourth (`fair_lane`). Never knows what a waiter is.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::FairShare;
+use crate::fair_lane::{FairLane, FairPlace};
 
 /// A place in the queue; valid until the waiter is served or leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePosition {
-    lane: LaneKind,
-    place: u64,
+pub struct QueuePosition(Position);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    InLane { lane: LaneKind, place: u64 },
+    Fair(FairPlace),
 }
 
 impl QueuePosition {
     /// It is among those that wait for a pin.
     #[must_use]
     pub fn is_for_pin(self) -> bool {
-        self.lane == LaneKind::Pin
+        matches!(self.0, Position::InLane { lane: LaneKind::Pin, .. })
     }
 }
 
@@ -48,12 +55,14 @@ pub struct Queue {
     shared: Lane,
     dedicated: Lane,
     pins: Lane,
+    /// Those that wait for any server by the shares of their subjects, if some have.
+    fair: Option<Box<FairLane>>,
     arrivals: u64,
 }
 
 /// Waiters of one kind. One that left leaves a gap, which is skipped when it comes to the front.
 #[derive(Debug, Default)]
-struct Lane {
+pub(crate) struct Lane {
     places: VecDeque<Option<Waiter>>,
     first: u64,
     waiting: usize,
@@ -84,11 +93,26 @@ impl Queue {
         self.push(client, since_us, LaneKind::Pin)
     }
 
+    /// Joins for any server, behind the others of the same subject.
+    pub fn join_fair(
+        &mut self,
+        client: u32,
+        since_us: u64,
+        share: &Arc<FairShare>,
+        burst_us: u64,
+    ) -> QueuePosition {
+        let waiter = self.arrives(client, since_us, false);
+        QueuePosition(Position::Fair(self.fair.get_or_insert_default().join(waiter, share, burst_us)))
+    }
+
     fn push(&mut self, client: u32, since_us: u64, lane: LaneKind) -> QueuePosition {
+        let waiter = self.arrives(client, since_us, lane == LaneKind::Dedicated);
+        QueuePosition(Position::InLane { lane, place: self.lane_mut(lane).push(waiter) })
+    }
+
+    fn arrives(&mut self, client: u32, since_us: u64, dedicated: bool) -> Waiter {
         self.arrivals += 1;
-        let dedicated = lane == LaneKind::Dedicated;
-        let waiter = Waiter { client, since_us, dedicated, order: self.arrivals };
-        QueuePosition { lane, place: self.lane_mut(lane).push(waiter) }
+        Waiter { client, since_us, dedicated, order: self.arrivals }
     }
 
     fn lane_mut(&mut self, lane: LaneKind) -> &mut Lane {
@@ -101,14 +125,34 @@ impl Queue {
 
     /// Leaves before being served; false if it was served or has left.
     pub fn leave(&mut self, position: QueuePosition) -> bool {
-        self.lane_mut(position.lane).leave(position.place)
+        match position.0 {
+            Position::InLane { lane, place } => self.lane_mut(lane).leave(place),
+            Position::Fair(place) => self.fair.as_mut().is_some_and(|lane| lane.leave(place)),
+        }
+    }
+
+    /// Removes all that wait by the shares of their subjects, oldest first.
+    pub fn take_fair(&mut self) -> Vec<Waiter> {
+        self.fair.take().map_or_else(Vec::new, |fair| fair.iter().collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.fair.as_ref().map_or(0, |fair| fair.remembered())
+    }
+
+    /// A turn of this subject has ended: what was estimated of it may have been too much.
+    pub fn corrected(&mut self, share: &FairShare) {
+        if let Some(fair) = &mut self.fair {
+            fair.corrected(share);
+        }
     }
 
     /// The client that has waited longest for a server.
     #[inline]
     #[must_use]
     pub fn front(&self) -> Option<Waiter> {
-        match (self.shared.front(), self.dedicated.front()) {
+        match (self.front_shared(), self.dedicated.front()) {
             (Some(shared), Some(dedicated)) if dedicated.order < shared.order => Some(dedicated),
             (None, dedicated) => dedicated,
             (shared, _) => shared,
@@ -118,7 +162,12 @@ impl Queue {
     /// The client that has waited longest for any server.
     #[must_use]
     pub fn front_shared(&self) -> Option<Waiter> {
-        self.shared.front()
+        let fair = self.fair.as_ref().and_then(|fair| fair.oldest());
+        match (self.shared.front(), fair) {
+            (Some(shared), Some(fair)) if fair.order < shared.order => Some(fair),
+            (None, fair) => fair,
+            (shared, _) => shared,
+        }
     }
 
     /// The client that has waited longest for a dedicated server.
@@ -149,14 +198,19 @@ impl Queue {
         self.pins.waiting
     }
 
-    /// Removes the client that has waited longest for any server.
+    /// Removes the client whose turn it is for any server: the one that has waited longest or, where shares count, the oldest of the subject that has had
+    /// least. Who has joined without a subject comes before those.
     pub fn serve(&mut self) -> Option<Waiter> {
-        self.shared.serve()
+        let own = self.shared.serve();
+        if own.is_some() {
+            return own;
+        }
+        self.fair.as_mut()?.serve()
     }
 
-    /// All clients that take any server, oldest first.
+    /// All clients that take any server, oldest first; those with subjects behind those without.
     pub fn shared(&self) -> impl Iterator<Item = Waiter> + '_ {
-        self.shared.iter()
+        self.shared.iter().chain(self.fair.iter().flat_map(|fair| fair.iter()))
     }
 
     /// All clients that need a dedicated server, oldest first.
@@ -168,13 +222,13 @@ impl Queue {
     #[inline]
     #[must_use]
     pub fn shared_len(&self) -> usize {
-        self.shared.waiting
+        self.shared.waiting + self.fair.as_ref().map_or(0, |fair| fair.waiting())
     }
 
     /// The number of clients that wait for a server.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.waiting + self.dedicated.waiting
+        self.shared_len() + self.dedicated.waiting
     }
 
     /// No client waits for a server.
@@ -185,14 +239,19 @@ impl Queue {
 }
 
 impl Lane {
-    fn push(&mut self, waiter: Waiter) -> u64 {
+    /// One whose places are counted from there on.
+    pub(crate) fn beginning_at(first: u64) -> Lane {
+        Lane { first, ..Lane::default() }
+    }
+
+    pub(crate) fn push(&mut self, waiter: Waiter) -> u64 {
         let place = self.first + self.places.len() as u64;
         self.places.push_back(Some(waiter));
         self.waiting += 1;
         place
     }
 
-    fn leave(&mut self, place: u64) -> bool {
+    pub(crate) fn leave(&mut self, place: u64) -> bool {
         let place = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let Some(place) = place.and_then(|index| self.places.get_mut(index)) else { return false };
         let left = place.take().is_some();
@@ -206,7 +265,17 @@ impl Lane {
         self.places.front().copied().flatten()
     }
 
-    fn serve(&mut self) -> Option<Waiter> {
+    /// Who waits at a place, if it has not been served and has not left.
+    pub(crate) fn at(&self, place: u64) -> Option<Waiter> {
+        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok())?;
+        self.places.get(index).copied().flatten()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(crate) fn serve(&mut self) -> Option<Waiter> {
         let waiter = self.places.front_mut().and_then(Option::take);
         self.waiting -= usize::from(waiter.is_some());
         self.close_gaps();

@@ -222,6 +222,26 @@ choices! {
         AlwaysPrimary = "always_primary",
     };
 
+    /// In which order clients that wait get servers.
+    QueueOrder {
+        /// Who came first.
+        #[default]
+        Fifo = "fifo",
+        /// Whose subject has had least server time for its weight.
+        Fair = "fair",
+    };
+
+    /// Whose server time a fair queue counts.
+    QueueBy {
+        /// The user that the client has logged in as.
+        #[default]
+        User = "user",
+        /// The client's application_name.
+        ApplicationName = "application_name",
+        /// The address that the client comes from.
+        ClientAddr = "client_addr",
+    };
+
     /// How one of several hosts is chosen.
     LoadBalance {
         /// Each new connection goes to the next host.

@@ -2,7 +2,9 @@
 //! Immutable; unparsed text is in `raw_config.rs`.
 
 use crate::hba::Hba;
-use crate::{Database, Finding, Global, Peer, PinAction, PoolMode, SessionState, TlsFiles, User};
+use crate::{
+    Database, Finding, Global, Peer, PinAction, PoolMode, QueueBy, QueueOrder, SessionState, TlsFiles, User,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -136,6 +138,19 @@ impl Config {
     pub fn max_pinned_action(&self, database: &Database, user: Option<&User>) -> PinAction {
         let action = user.and_then(|user| user.max_pinned_action).or(database.max_pinned_action);
         action.unwrap_or(self.global.max_pinned_action)
+    }
+
+    /// Whose server time the queue of a database's clients counts; `None` is first come, first served.
+    pub fn fair_queue(&self, database: &Database) -> Option<QueueBy> {
+        match database.queue.unwrap_or(self.global.queue) {
+            QueueOrder::Fifo => None,
+            QueueOrder::Fair => Some(database.queue_by.unwrap_or(self.global.queue_by)),
+        }
+    }
+
+    /// Server time that a subject of a fair queue may have saved up.
+    pub fn queue_burst(&self, database: &Database) -> Duration {
+        database.queue_burst.unwrap_or(self.global.queue_burst)
     }
 
     /// Clients of a pool get their servers at login.

@@ -2,13 +2,15 @@
 //! Precedence over wider settings is in `config.rs`.
 
 use crate::choice::{
-    LoadBalance, PinAction, PoolMode, ReadAfterWrite, ReadConsistency, SessionState, TargetSessionAttrs,
+    LoadBalance, PinAction, PoolMode, QueueBy, QueueOrder, ReadAfterWrite, ReadConsistency, SessionState,
+    TargetSessionAttrs,
 };
 use crate::codec::{
     AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Seconds, Text,
 };
 use crate::finding::Origin;
 use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
+use crate::queue_weights::QueueWeights;
 use crate::replica_lag::ReplicaLag;
 use crate::size::Size;
 use crate::table::{Row, live_row};
@@ -86,6 +88,14 @@ pub struct Database {
     pub max_pinned: Option<u32>,
     /// What becomes of more; `None` follows the global setting.
     pub max_pinned_action: Option<PinAction>,
+    /// In which order clients that wait get servers; `None` follows the global setting.
+    pub queue: Option<QueueOrder>,
+    /// Whose server time a fair queue counts; `None` follows the global setting.
+    pub queue_by: Option<QueueBy>,
+    /// Server time that a subject of a fair queue may have saved up; `None` follows the global setting.
+    pub queue_burst: Option<Duration>,
+    /// Which subjects get more than others.
+    pub queue_weights: QueueWeights,
     /// How one of several hosts is chosen.
     pub load_balance_hosts: LoadBalance,
     /// Query that is run on each new server connection.
@@ -147,6 +157,10 @@ impl Database {
             deferred_begin: None,
             max_pinned: None,
             max_pinned_action: None,
+            queue: None,
+            queue_by: None,
+            queue_burst: None,
+            queue_weights: QueueWeights::default(),
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
             client_encoding: None,
@@ -246,6 +260,10 @@ rows! {
     deferred_begin: Inherited<Boolean>, unset, Reload, "Sends a plain BEGIN with the client's next request; unless given, the global deferred_begin.", own;
     max_pinned: InheritedLimit, unset, Reload, "Clients of a pool that may keep a server connection because of their sessions; unless given, the global max_pinned.", own;
     max_pinned_action: Inherited<PinAction>, unset, Reload, "What becomes of a client while max_pinned is reached; unless given, the global max_pinned_action.", own;
+    queue: Inherited<QueueOrder>, unset, Reload, "In which order clients that wait get server connections; unless given, the global queue.", own;
+    queue_by: Inherited<QueueBy>, unset, Reload, "Whose server time a fair queue counts; unless given, the global queue_by.", own;
+    queue_burst: Inherited<Seconds>, unset, Reload, "Server time that a subject of a fair queue may have saved up; unless given, the global queue_burst.", own;
+    queue_weights: QueueWeights, "", Reload, "Shares of the server time that subjects of a fair queue get while they wait: `name=weight` with commas between them (1 to 1000); who is not named has 1.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
     client_encoding: Text, unset, Reconnect, "Startup parameter of server connections.";
@@ -287,6 +305,9 @@ mod tests {
                 "always_primary",
                 "patroni http://h",
                 "64MB",
+                "fair",
+                "client_addr",
+                "a=2",
             ]
             .iter()
             .any(|word| (row.assign)(&mut database, word).is_ok());

@@ -3,7 +3,8 @@
 //! Never holds anything of one database or one user.
 
 use crate::choice::{
-    AuthType, IoDriver, PinAction, PoolMode, SessionState, SslMode, SyslogFacility, Threads,
+    AuthType, IoDriver, PinAction, PoolMode, QueueBy, QueueOrder, SessionState, SslMode, SyslogFacility,
+    Threads,
 };
 use crate::codec::{
     AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, NonEmptyText, Number,
@@ -263,6 +264,15 @@ live {
         own;
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
+    queue: QueueOrder, QueueOrder, "fifo", Reload,
+        "In which order clients that wait for a server connection get one: `fifo` is who came first; `fair` is whose subject (queue_by) has had least server time for its weight, over all threads and pools of the database.",
+        own;
+    queue_burst: Duration, Seconds, "0.1", Reload,
+        "Server time, in seconds, that a subject of a fair queue may have saved up while it asked for nothing: so much it gets ahead of others.",
+        own;
+    queue_by: QueueBy, QueueBy, "user", Reload,
+        "Whose server time a fair queue counts: the user that a client has logged in as (pools of a forced user have several), its application_name, or the address that it comes from. A client chooses its application_name itself.",
+        own;
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";
     failover_timeout: Duration, Seconds, "30", Reload,

@@ -27,6 +27,7 @@ mod per_host;
 mod pools;
 mod pools_text;
 pub mod probe;
+mod queue_weights;
 mod raw_config;
 mod replica_lag;
 mod resolver;
@@ -42,8 +43,8 @@ mod value;
 
 pub use check::{CheckReport, check};
 pub use choice::{
-    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, ReadAfterWrite, ReadConsistency, SessionState,
-    SslMode, SyslogFacility, TargetSessionAttrs, Threads,
+    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, QueueBy, QueueOrder, ReadAfterWrite,
+    ReadConsistency, SessionState, SslMode, SyslogFacility, TargetSessionAttrs, Threads,
 };
 pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;
@@ -58,6 +59,7 @@ pub use peer::{PEER, Peer};
 pub use per_host::{PerHost, Ports, Weights};
 pub use pools::{read_pools, with_pools};
 pub use pools_text::{LineChange, PoolsText};
+pub use queue_weights::QueueWeights;
 pub use raw_config::RawConfig;
 pub use replica_lag::ReplicaLag;
 pub use resolver::{load, read_rules, reload};

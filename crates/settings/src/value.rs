@@ -120,6 +120,8 @@ pub enum BadValue {
     NotHeaders(&'static str),
     /// Neither `probe` nor `patroni` with URLs, and why.
     NotATopology(&'static str),
+    /// Not names with weights, and why.
+    NotWeights(&'static str),
 }
 
 impl fmt::Display for BadValue {
@@ -140,6 +142,7 @@ impl fmt::Display for BadValue {
                 write!(out, "is not a URL like http://127.0.0.1:4318: {why}")
             }
             BadValue::NotHeaders(why) => write!(out, "is not a list of headers: {why}"),
+            BadValue::NotWeights(why) => write!(out, "is not a list like alice=3,bob=2: {why}"),
             BadValue::NotATopology(why) => {
                 write!(out, "is neither probe nor patroni with URLs like http://127.0.0.1:8008: {why}")
             }

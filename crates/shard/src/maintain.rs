@@ -175,6 +175,9 @@ impl ShardState {
     /// A server that serves, or should have answered by now.
     fn check_server(&mut self, conn: ConnId) {
         let now_us = self.core.now.mono_us;
+        if let Some(turn) = self.core.conns.server_mut(conn).and_then(|server| server.turn.as_mut()) {
+            turn.goes_on(now_us);
+        }
         let Some(server) = self.core.conns.server(conn) else { return };
         let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };
         let user = self.core.config.user(&local_pool.user).map(|user| &**user);

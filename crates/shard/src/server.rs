@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pool::OpenFor;
+use pool::{FairTurn, OpenFor};
 use session::replication::Kind;
 use session::{ServerInfo, ServerLogin, ServerProtocol};
 use settings::PoolMode;
@@ -130,6 +130,8 @@ pub(crate) struct Server {
     /// Cancel requests on their way to its backend.
     pub(crate) cancels: u32,
     pub(crate) used_by: UsedBy,
+    /// Its client's turn, where the queue is fair.
+    pub(crate) turn: Option<Box<FairTurn>>,
     /// Its client's prepared statements have their own names here, as decided when the client got it: what was begun by one
     /// rule is not read by another.
     pub(crate) names_as_they_are: bool,

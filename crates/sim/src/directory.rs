@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
+use pool::{
+    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+};
+use settings::QueueBy;
 use shard::audit::Audit;
 
 /// Names and what is counted under them.
@@ -20,6 +23,7 @@ struct Inner {
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
+    fair_shares: FairShares,
     pools_on: Vec<u32>,
     busy_percent: Vec<u32>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
@@ -129,6 +133,10 @@ impl PoolRegistry for Names {
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         self.with(|inner| Arc::clone(inner.users.entry(name.to_owned()).or_default()))
+    }
+
+    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.with(|inner| inner.fair_shares.share(database, by, subject, weight))
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

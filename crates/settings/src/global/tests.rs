@@ -72,6 +72,8 @@ fn a_row_writes_its_own_field_and_no_other() {
             "a=b",
             "off",
             "error",
+            "fair",
+            "client_addr",
         ];
         let changed = words
             .iter()

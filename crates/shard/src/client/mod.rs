@@ -9,7 +9,7 @@ pub(crate) mod routed;
 
 use std::sync::Arc;
 
-use pool::{CancelKeyPrefix, QueuePosition};
+use pool::{CancelKeyPrefix, FairShare, QueuePosition};
 use session::replication::Kind;
 use session::{ClientStream, Listening, Parameters, Replication, Tracked};
 use settings::{Config, PoolMode};
@@ -81,6 +81,8 @@ pub(crate) struct Client {
     pub(crate) is_spelled: bool,
     /// The number of the server on which it has last called `nextval`, perhaps; 0 is none (`session_state = virtual`).
     pub(crate) sequences_at: u64,
+    /// What its subject has had of the servers, where the queue is fair.
+    pub(crate) fair_share: Option<Arc<FairShare>>,
     /// It counts in `max_pinned`.
     pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
@@ -157,6 +159,7 @@ impl Client {
             server_used_last: None,
             is_spelled: false,
             sequences_at: 0,
+            fair_share: None,
             pin: None,
             dedicated_request: None,
             listening: None,

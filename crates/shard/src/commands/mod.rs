@@ -13,7 +13,7 @@ use crate::administration::PendingKind;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
-use crate::link::{checkout, client_end, greet, internal_query, opening, permits, pins, server_end};
+use crate::link::{checkout, client_end, fair, greet, internal_query, opening, permits, pins, server_end};
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::serves::Split;
 use crate::local_pools::table::PoolId;
@@ -361,6 +361,7 @@ impl ShardState {
             != (local_pool.pool.limits.mode == PoolMode::Session)
             || limits.follows_sessions != local_pool.pool.limits.follows_sessions;
         let follows_sessions = limits.follows_sessions;
+        let is_fair = limits.fair.is_some() || local_pool.pool.limits.fair.is_some();
         local_pool.pool.limits = limits;
         local_pool.database = database;
         local_pool.relations.expire();
@@ -391,6 +392,9 @@ impl ShardState {
             hosts::note_known_primary(&mut self.core, index);
         }
         standbys::follow_entry(&mut self.core, index);
+        if is_fair {
+            fair::configured(&mut self.core, index);
+        }
         greet::send_greetings(&mut self.core, index);
         pins::serve(&mut self.core, index);
         opening::serve_or_open(&mut self.core, index);

@@ -12,7 +12,7 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
-    backpressure, client_end, first_message, greet, internal_query, left_behind, login_server, notify,
+    backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
     opening, parameters, pins, positions, relations, relay, routing, sequences, server_end, session_state,
     shuffle, sql_statements,
 };
@@ -120,6 +120,9 @@ fn link_or_prepare(
     client.request_us = now_us;
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
         local_pool.assigned(wait_us);
+        if local_pool.pool.limits.fair.is_some() {
+            fair::begin(client, server, local_pool, &core.pool_registry, now_us);
+        }
         local_pool.last_used_us = now_us;
         server.names_as_they_are = client.passes_names(&core.config, local_pool.pool.limits.mode);
         server.protocol.follow_session(local_pool.pool.limits.follows_sessions);
@@ -211,6 +214,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     if server.protocol.has_called_sequences() {
         return sequences::note_call(core, client_conn, server_conn);
     }
+    fair::end(server, &mut core.local_pools, now_us);
     server.unlink();
     let paused = server.paused;
     if server.await_cancels(now_us) {
@@ -236,7 +240,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
 
 /// Takes a server from its client, whatever state it is in. The caller decides what becomes of it.
 pub(crate) fn unlink(core: &mut Core, server_conn: ConnId) {
-    let Some(server) = core.server(server_conn) else { return };
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
+    fair::end(server, &mut core.local_pools, now_us);
     server.unlink();
     backpressure::resume_server(core, server_conn);
 }
@@ -397,7 +403,8 @@ fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u6
 pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
-    client.phase = client::Phase::Waiting(local_pool.pool.queue.join(conn.0, since_us));
+    client.phase =
+        client::Phase::Waiting(fair::join(client, local_pool, &core.pool_registry, conn, since_us));
     client.wait_noted = false;
     client.request_us = since_us;
     backpressure::pause_client(core, conn);

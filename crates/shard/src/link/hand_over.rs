@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, first_message, internal_query, listener, notify, pins, relay, server_end,
+    backpressure, checkout, fair, first_message, internal_query, listener, notify, pins, relay, server_end,
     session_state,
 };
 use crate::local_pools::listener::{Direction, FromServer, HandOver, MARKERS, Step};
@@ -382,7 +382,9 @@ fn stay(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
 
 /// The client leaves a server that listens on nothing but what the shared connection delivers.
 pub(crate) fn release(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
-    let Some(server) = core.server(server_conn) else { return };
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
+    fair::end(server, &mut core.local_pools, now_us);
     server.unlink();
     server.protocol.collect_notifications(false);
     if server.paused {

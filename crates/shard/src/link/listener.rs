@@ -16,7 +16,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::InternalClient;
 use crate::core::Core;
-use crate::link::{checkout, hand_over, internal_query, notify, opening, server_end, session_state};
+use crate::link::{checkout, fair, hand_over, internal_query, notify, opening, server_end, session_state};
 use crate::local_pools::listener::MARKERS;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, UsedBy};
@@ -43,9 +43,11 @@ pub(crate) fn adopt(core: &mut Core, client_conn: ConnId, server_conn: ConnId, n
     }
     let on: Vec<String> = server.protocol.channels().movable().unwrap_or_default().to_vec();
     session_state::deliver_notifications(core, server_conn, client_conn);
+    let now_us = core.now.mono_us;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return false };
-    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return false };
+    fair::end(server, &mut core.local_pools, now_us);
     server.unlink();
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return false };
     let listener = local_pool.listener.get_or_insert_default();
     let requested = listener.requested();
     let listening = client.listening.get_or_insert_default();

@@ -9,6 +9,7 @@ pub(crate) mod checkout;
 pub(crate) mod client_end;
 pub(crate) mod dedicated;
 pub(crate) mod deferred_begin;
+pub(crate) mod fair;
 pub(crate) mod first_message;
 pub(crate) mod greet;
 pub(crate) mod hand_over;

@@ -152,6 +152,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         send_buffer_full: false,
         cancels: 0,
         used_by: UsedBy::Nothing,
+        turn: None,
         names_as_they_are: false,
         close_when_free: CloseWhenFree::default(),
         since_us: now.mono_us,

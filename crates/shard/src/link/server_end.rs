@@ -8,7 +8,9 @@ use wire::{encode, sqlstate};
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{backpressure, client_end, internal_query, listener, opening, permits, repeat, standbys};
+use crate::link::{
+    backpressure, client_end, fair, internal_query, listener, opening, permits, repeat, standbys,
+};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{InternalQuery, Phase, Server, UsedBy};
@@ -96,7 +98,8 @@ pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, re
         }
     }
     let now_us = core.now.mono_us;
-    let Some(server) = core.server(conn) else { return };
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    fair::end(server, &mut core.local_pools, now_us);
     if can_hear && listens {
         server.phase = Phase::Leaving { since_us: now_us };
         backpressure::resume_server(core, conn);

@@ -201,6 +201,8 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
         max_db_connections: config.max_db_connections(database),
         max_user_connections: config.max_user_connections(user),
+        fair: config.fair_queue(database),
+        queue_burst_us: micros(config.queue_burst(database)),
         server_login_retry_us: micros(config.global.server_login_retry),
         round_robin: config.global.server_round_robin || config.global.server_shuffle,
     }

@@ -20,7 +20,7 @@ use crate::client::{DedicatedRequest, Phase};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::effects::{Effect, TlsRequest};
-use crate::link::{cancel_keys, client_end, greet, opening};
+use crate::link::{cancel_keys, client_end, fair, greet, opening};
 use crate::login::{Logins, client_tls, counting, method};
 use crate::{Action, ClientMove, ConnId, pools};
 
@@ -150,16 +150,11 @@ impl Logins {
         }
         local_pool.counters.client_login_count += 1;
         local_pool.last_used_us = now_us;
-        let position = match &startup_request.replication {
-            Some(_) => local_pool.pool.queue.join_dedicated(conn.0, now_us),
-            None => local_pool.pool.queue.join(conn.0, now_us),
-        };
         let server_greeting = local_pool.server_greeting.is_some()
             && startup_request.replication.is_none()
             && !local_pool.pool.limits.assigns_at_login;
         let Some(client) = core.conns.client_mut(conn) else { return };
         client.pool = Some(pool_id);
-        client.phase = Phase::AwaitingGreeting(position);
         client.dedicated_request =
             startup_request.replication.map(|replication| Box::new(DedicatedRequest::new(replication)));
         client.request_us = now_us;
@@ -177,6 +172,12 @@ impl Logins {
         // A dedicated server gets the parameters of its replication client in its startup packet.
         let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
         client.startup = (!said_nothing).then(|| client.parameters.clone());
+        let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
+        let position = match replicates {
+            true => local_pool.pool.queue.join_dedicated(conn.0, now_us),
+            false => fair::join(client, local_pool, &core.pool_registry, conn, now_us),
+        };
+        client.phase = Phase::AwaitingGreeting(position);
         self.give_cancel_key(core, conn, startup_request.minor);
         if server_greeting {
             if let Some(local_pool) = core.local_pools.get_mut(pool_id) {

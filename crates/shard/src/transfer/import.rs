@@ -23,8 +23,8 @@ use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
-    backpressure, cancel_keys, checkout, client_end, first_message, greet, listener, opening, permits, pins,
-    relay, routing, server_end, standbys,
+    backpressure, cancel_keys, checkout, client_end, fair, first_message, greet, listener, opening, permits,
+    pins, relay, routing, server_end, standbys,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -169,7 +169,8 @@ fn greet_or_wait(core: &mut Core, conn: ConnId) {
     if local_pool.server_greeting.is_some() && !local_pool.pool.limits.assigns_at_login {
         return greet::send_greeting(core, conn);
     }
-    client.phase = client::Phase::AwaitingGreeting(local_pool.pool.queue.join(conn.0, now_us));
+    let position = fair::join(client, local_pool, &core.pool_registry, conn, now_us);
+    client.phase = client::Phase::AwaitingGreeting(position);
     opening::serve_or_open(core, pool_id);
 }
 
@@ -196,6 +197,9 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     client.phase = client::Phase::Linked(server_conn);
     client.server_used_last = Some(server_conn.0);
     client.parameters = server.protocol.parameters.clone();
+    if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
+        fair::begin(client, server, local_pool, &core.pool_registry, core.now.mono_us);
+    }
     if has_partial_reports(server_state) {
         server.close_when_free.set(CloseReason::ParametersUnknown);
     }
@@ -387,6 +391,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         send_buffer_full: false,
         cancels: 0,
         used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
+        turn: None,
         names_as_they_are: false,
         close_when_free: match must_close {
             _ if is_left_behind => CloseReason::LeftBehind.into(),

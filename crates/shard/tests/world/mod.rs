@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use auth::{Entropy, MockKey};
 use messages::{Report, ShardId, ShardMessage};
-use pool::{CancelKeyPrefix, ConnectionCounts, PoolRegistry, ProcessCounts, SharedPool};
-use settings::{Config, Files};
+use pool::{
+    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+};
+use settings::{Config, Files, QueueBy};
 use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source, Target};
 use wire::backend::Status;
 use wire::startup::Version;
@@ -45,6 +47,7 @@ struct Counts {
     pools: BTreeMap<(String, String), Arc<SharedPool>>,
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
+    fair_shares: FairShares,
     process: Arc<ProcessCounts>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
 }
@@ -84,6 +87,9 @@ impl PoolRegistry for OneShard {
     }
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.counts.lock().unwrap().users.entry(name.to_owned()).or_default())
+    }
+    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.counts.lock().unwrap().fair_shares.share(database, by, subject, weight)
     }
     fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.counts.lock().unwrap().process)

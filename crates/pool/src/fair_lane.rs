@@ -1,0 +1,245 @@
+//! Clients that wait for a server in a fair queue: each subject's in the order of their arrival, and of all subjects the one that has had least comes next.
+//!
+//! Owns that order and leaving from the middle. How much a subject has had is [`FairShare`]'s to say, and may change on other shards meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::FairShare;
+use crate::queue::{Lane, Waiter};
+
+/// Arrivals of waiters that are gone may be as many as those that wait, and so many more.
+const FEW_GONE: usize = 64;
+
+/// A place in the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FairPlace {
+    subject: u64,
+    place: u64,
+}
+
+/// The lane.
+#[derive(Debug, Default)]
+pub(crate) struct FairLane {
+    /// Those that wait, by the numbers of their subjects.
+    subjects: BTreeMap<u64, Subject>,
+    /// The same by what each had when it was looked at last; it may have had more since.
+    by_counted: BTreeSet<(u64, u64)>,
+    /// All that wait, oldest first, and some that are gone.
+    arrivals: VecDeque<FairPlace>,
+    waiting: usize,
+    /// No place is below this one that was given to a subject that is gone.
+    next_place: u64,
+}
+
+#[derive(Debug)]
+struct Subject {
+    share: Arc<FairShare>,
+    lane: Lane,
+    /// Its key in `by_counted`.
+    counted: u64,
+}
+
+impl FairLane {
+    /// Joins behind the others of the same subject.
+    pub(crate) fn join(&mut self, waiter: Waiter, share: &Arc<FairShare>, burst_us: u64) -> FairPlace {
+        let number = share.number();
+        let subject = self.subjects.entry(number).or_insert_with(|| {
+            share.catch_up(burst_us);
+            let counted = share.counted();
+            self.by_counted.insert((counted, number));
+            Subject { share: Arc::clone(share), lane: Lane::beginning_at(self.next_place), counted }
+        });
+        let place = FairPlace { subject: number, place: subject.lane.push(waiter) };
+        self.next_place = self.next_place.max(place.place + 1);
+        self.waiting += 1;
+        self.arrivals.push_back(place);
+        place
+    }
+
+    /// Leaves before being served; false if it was served or has left.
+    pub(crate) fn leave(&mut self, place: FairPlace) -> bool {
+        let Some(subject) = self.subjects.get_mut(&place.subject) else { return false };
+        let has_left = subject.lane.leave(place.place);
+        if has_left {
+            self.one_less(place.subject);
+        }
+        has_left
+    }
+
+    /// Removes the oldest of the subject that has had least.
+    pub(crate) fn serve(&mut self) -> Option<Waiter> {
+        loop {
+            let (counted, number) = *self.by_counted.first()?;
+            let subject = self.subjects.get_mut(&number)?;
+            let counts_now = subject.share.counted();
+            if counts_now > counted {
+                subject.counted = counts_now;
+                self.by_counted.pop_first();
+                self.by_counted.insert((counts_now, number));
+                continue;
+            }
+            let waiter = subject.lane.serve()?;
+            self.one_less(number);
+            return Some(waiter);
+        }
+    }
+
+    /// What this subject has had turned out to be less: its turn comes earlier.
+    pub(crate) fn corrected(&mut self, share: &FairShare) {
+        let number = share.number();
+        let Some(subject) = self.subjects.get_mut(&number) else { return };
+        let counts_now = share.counted();
+        if counts_now < subject.counted {
+            self.by_counted.remove(&(subject.counted, number));
+            self.by_counted.insert((counts_now, number));
+            subject.counted = counts_now;
+        }
+    }
+
+    /// The client that has waited longest.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<Waiter> {
+        self.at(*self.arrivals.front()?)
+    }
+
+    /// All, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Waiter> + '_ {
+        self.arrivals.iter().filter_map(|place| self.at(*place))
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    fn at(&self, place: FairPlace) -> Option<Waiter> {
+        self.subjects.get(&place.subject)?.lane.at(place.place)
+    }
+
+    fn one_less(&mut self, number: u64) {
+        self.waiting -= 1;
+        if let Some(subject) = self.subjects.get(&number)
+            && subject.lane.is_empty()
+        {
+            self.by_counted.remove(&(subject.counted, number));
+            self.subjects.remove(&number);
+        }
+        while let Some(first) = self.arrivals.front()
+            && self.at(*first).is_none()
+        {
+            self.arrivals.pop_front();
+        }
+        if self.arrivals.len() > 2 * self.waiting + FEW_GONE {
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            arrivals.retain(|place| self.at(*place).is_some());
+            self.arrivals = arrivals;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::QueueBy;
+
+    use crate::{FairShare, FairShares, Queue};
+
+    /// One server, and what each of the subjects has had of it after so many turns while all of them wait with so many clients.
+    fn served(weights: &[u32], waiting: &[usize], costs_us: &[u64], turns: usize) -> Vec<u64> {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let share = |shares: &mut FairShares, place: usize| {
+            shares.share("app", QueueBy::User, &place.to_string(), weights[place])
+        };
+        for (place, count) in waiting.iter().enumerate() {
+            let share = share(&mut shares, place);
+            for _ in 0..*count {
+                queue.join_fair(u32::try_from(place).unwrap_or(0), 0, &share, 0);
+            }
+        }
+        let (mut now_us, mut had) = (0, vec![0; weights.len()]);
+        for _ in 0..turns {
+            let Some(waiter) = queue.serve() else { break };
+            let place = waiter.client as usize;
+            let share = share(&mut shares, place);
+            let turn = FairShare::begin(&share, now_us, 0);
+            now_us += costs_us[place];
+            had[place] += costs_us[place];
+            turn.end(now_us);
+            queue.corrected(&share);
+            queue.join_fair(waiter.client, now_us, &share, 0);
+        }
+        had
+    }
+
+    #[test]
+    fn each_subject_gets_the_same_time_however_many_of_it_wait() {
+        let had = served(&[1, 1, 1], &[500, 5, 1], &[1_000, 1_000, 1_000], 3_000);
+        assert!(had.iter().all(|time| time.abs_diff(1_000_000) <= 2_000), "{had:?}");
+    }
+
+    #[test]
+    fn time_counts_and_not_turns() {
+        let had = served(&[1, 1], &[50, 50], &[10_000, 500], 5_000);
+        assert!(had[0].abs_diff(had[1]) <= 20_000, "{had:?}");
+    }
+
+    #[test]
+    fn weights_divide_it() {
+        let had = served(&[3, 1], &[9, 9], &[1_000, 1_000], 4_000);
+        assert!(had[0].abs_diff(3 * had[1]) <= 6_000, "{had:?}");
+    }
+
+    #[test]
+    fn who_leaves_leaves_no_gap_and_no_place_is_given_twice() {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (a, b) = (shares.share("app", QueueBy::User, "a", 1), shares.share("app", QueueBy::User, "b", 1));
+        let first = queue.join_fair(1, 10, &a, 0);
+        let second = queue.join_fair(2, 20, &b, 0);
+        queue.join_fair(3, 30, &a, 0);
+        assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(1));
+        assert!(queue.leave(first) && !queue.leave(first));
+        assert_eq!(queue.shared().map(|waiter| waiter.client).collect::<Vec<_>>(), [2, 3]);
+        assert!(queue.leave(second));
+        let again = queue.join_fair(4, 40, &b, 0);
+        assert!(!queue.leave(second), "its subject waits again, and it does not");
+        assert_eq!((queue.len(), queue.shared_len()), (2, 2));
+        assert!(queue.leave(again));
+        assert_eq!(queue.serve().map(|waiter| waiter.client), Some(3));
+        assert_eq!((queue.serve(), queue.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn who_has_no_subject_comes_first_and_all_can_change_over() {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let share = shares.share("app", QueueBy::User, "a", 1);
+        queue.join_fair(1, 10, &share, 0);
+        queue.join(2, 20);
+        queue.join_fair(3, 30, &share, 0);
+        assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(1), "it has waited longest");
+        assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
+        assert_eq!(queue.take_fair().iter().map(|waiter| waiter.client).collect::<Vec<_>>(), [1, 3]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn one_that_waits_long_keeps_no_memory_of_those_that_were_served() {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (heavy, light) = (
+            shares.share("app", QueueBy::User, "heavy", 1),
+            shares.share("app", QueueBy::User, "light", 1_000),
+        );
+        FairShare::begin(&heavy, 0, 0).end(1_000_000_000);
+        queue.join_fair(1, 0, &heavy, 0);
+        for _ in 0..10_000 {
+            queue.join_fair(2, 0, &light, u64::MAX);
+            assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
+        }
+        assert!(queue.remembered() < 200, "{}", queue.remembered());
+    }
+}

@@ -1,0 +1,296 @@
+//! What each subject of a fair queue has had of its database's server time, over all shards.
+//!
+//! Owns the arithmetic of start-time fair queueing (Goyal, Vin and Cheng, 1996) where what a turn costs is known only when it ends: an estimate is
+//! counted when it begins, and what it has cost in truth when it ends. All of it is atomics, touched once when a server is checked out and once when it is
+//! released. Never knows what a subject is, nor who waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use settings::QueueBy;
+
+/// Units of counted time in a microsecond of a subject of weight 1: weights divide it without becoming nothing.
+const SCALE: u64 = 1_000;
+
+/// One in so many parts of the estimate is what the last turn cost.
+const SMOOTHING: u64 = 8;
+
+/// The table keeps so many subjects that nobody uses before it looks for them.
+const FEWEST_FORGOTTEN: usize = 1_024;
+
+/// How far the subjects of a database have come: the counted time of the one that was served last, at least.
+#[derive(Debug, Default)]
+struct Clock(AtomicU64);
+
+/// What one subject has had.
+#[derive(Debug)]
+pub struct FairShare {
+    number: u64,
+    by: QueueBy,
+    subject: Box<str>,
+    clock: Arc<Clock>,
+    weight: AtomicU32,
+    /// Server time divided by the weight, [`SCALE`] units to a microsecond; what begins now is estimated.
+    counted: AtomicU64,
+    /// What a turn costs, smoothed, in microseconds.
+    typical_us: AtomicU64,
+    /// Server time in truth.
+    server_us: AtomicU64,
+    turns: AtomicU64,
+}
+
+/// A turn that has begun: what was counted for it, and since when it lasts.
+#[derive(Debug)]
+pub struct FairTurn {
+    share: Arc<FairShare>,
+    estimate_us: u64,
+    since_us: u64,
+}
+
+/// What a subject has had in all, for those who look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareUse {
+    /// Its weight.
+    pub weight: u32,
+    /// Times that it had a server.
+    pub turns: u64,
+    /// How long, in microseconds, turns that go on not included.
+    pub server_us: u64,
+}
+
+impl FairShare {
+    /// The number that no other subject has.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What kind of subject it is.
+    #[must_use]
+    pub fn by(&self) -> QueueBy {
+        self.by
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// What it has had in all.
+    #[must_use]
+    pub fn usage(&self) -> ShareUse {
+        ShareUse {
+            weight: self.weight.load(Ordering::Relaxed),
+            turns: self.turns.load(Ordering::Relaxed),
+            server_us: self.server_us.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Its part of the server time, beside the weights of others. 0 counts as 1.
+    pub fn set_weight(&self, weight: u32) {
+        self.weight.store(weight.max(1), Ordering::Relaxed);
+    }
+
+    /// Where it stands: of those that wait, the lowest comes next.
+    #[must_use]
+    pub fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// It asks for something again. What it has not used before does not count, but for so much.
+    pub fn catch_up(&self, burst_us: u64) {
+        let now = self.clock.0.load(Ordering::Relaxed);
+        self.counted.fetch_max(now.saturating_sub(self.scaled(burst_us)), Ordering::Relaxed);
+    }
+
+    /// It gets a server.
+    #[must_use]
+    pub fn begin(share: &Arc<FairShare>, now_us: u64, burst_us: u64) -> FairTurn {
+        share.catch_up(burst_us);
+        let estimate_us = share.typical_us.load(Ordering::Relaxed);
+        let before = share.counted.fetch_add(share.scaled(estimate_us), Ordering::Relaxed);
+        share.clock.0.fetch_max(before, Ordering::Relaxed);
+        FairTurn { share: Arc::clone(share), estimate_us, since_us: now_us }
+    }
+
+    fn scaled(&self, time_us: u64) -> u64 {
+        time_us.saturating_mul(SCALE) / u64::from(self.weight.load(Ordering::Relaxed).max(1))
+    }
+}
+
+impl FairTurn {
+    /// Whose turn it is.
+    #[must_use]
+    pub fn share(&self) -> &Arc<FairShare> {
+        &self.share
+    }
+
+    /// It goes on for longer than was estimated: what it has cost so far counts now.
+    pub fn goes_on(&mut self, now_us: u64) {
+        let so_far_us = now_us.saturating_sub(self.since_us);
+        if let Some(more) = so_far_us.checked_sub(self.estimate_us) {
+            self.share.counted.fetch_add(self.share.scaled(more), Ordering::Relaxed);
+            self.estimate_us = so_far_us;
+        }
+    }
+
+    /// The server is released.
+    pub fn end(self, now_us: u64) {
+        let (share, took_us) = (&*self.share, now_us.saturating_sub(self.since_us));
+        if took_us >= self.estimate_us {
+            share.counted.fetch_add(share.scaled(took_us - self.estimate_us), Ordering::Relaxed);
+        } else {
+            let less = share.scaled(self.estimate_us - took_us);
+            // The weight may have changed in between.
+            let lower = |counted: u64| Some(counted.saturating_sub(less));
+            let _ = share.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+        }
+        // Two threads that end turns at once may lose one of the two from the estimate.
+        let typical_us = share.typical_us.load(Ordering::Relaxed);
+        let smoothed = match typical_us {
+            0 => took_us,
+            _ => (typical_us * (SMOOTHING - 1)).saturating_add(took_us) / SMOOTHING,
+        };
+        share.typical_us.store(smoothed, Ordering::Relaxed);
+        share.server_us.fetch_add(took_us, Ordering::Relaxed);
+        share.turns.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The subjects of all databases. What holds it says who may look at it when.
+#[derive(Debug, Default)]
+pub struct FairShares {
+    databases: BTreeMap<String, DatabaseShares>,
+    made: u64,
+    forget_at: usize,
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct DatabaseShares {
+    clock: Arc<Clock>,
+    subjects: BTreeMap<(QueueBy, Box<str>), Arc<FairShare>>,
+}
+
+impl FairShares {
+    /// The share of a subject of this database. One that nobody holds any more may be forgotten: who comes again begins where the others are.
+    ///
+    /// ```
+    /// use settings::QueueBy;
+    /// let mut shares = weir_pool::FairShares::default();
+    /// let share = shares.share("app", QueueBy::User, "alice", 2);
+    /// weir_pool::FairShare::begin(&share, 0, 0).end(500);
+    /// assert_eq!((share.usage().server_us, share.counted()), (500, 250_000));
+    /// assert!(std::sync::Arc::ptr_eq(&share, &shares.share("app", QueueBy::User, "alice", 2)));
+    /// ```
+    pub fn share(&mut self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        if self.count >= self.forget_at.max(FEWEST_FORGOTTEN) {
+            self.forget_unheld();
+        }
+        if !self.databases.contains_key(database) {
+            self.databases.insert(database.to_owned(), DatabaseShares::default());
+        }
+        let Some(of_database) = self.databases.get_mut(database) else { unreachable!("was inserted") };
+        let entry = of_database.subjects.entry((by, subject.into()));
+        let share = entry.or_insert_with(|| {
+            self.made += 1;
+            self.count += 1;
+            Arc::new(FairShare {
+                number: self.made,
+                by,
+                subject: subject.into(),
+                clock: Arc::clone(&of_database.clock),
+                weight: AtomicU32::new(1),
+                counted: AtomicU64::new(of_database.clock.0.load(Ordering::Relaxed)),
+                typical_us: AtomicU64::new(0),
+                server_us: AtomicU64::new(0),
+                turns: AtomicU64::new(0),
+            })
+        });
+        share.set_weight(weight);
+        Arc::clone(share)
+    }
+
+    /// Every subject that is known: the database, what it is, and its share.
+    pub fn all(&self) -> impl Iterator<Item = (&str, QueueBy, &FairShare)> {
+        self.databases.iter().flat_map(|(database, of_database)| {
+            of_database.subjects.iter().map(|((by, _), share)| (database.as_str(), *by, &**share))
+        })
+    }
+
+    fn forget_unheld(&mut self) {
+        for of_database in self.databases.values_mut() {
+            of_database.subjects.retain(|_, share| Arc::strong_count(share) > 1);
+        }
+        self.databases.retain(|_, of_database| !of_database.subjects.is_empty());
+        self.count = self.databases.values().map(|of_database| of_database.subjects.len()).sum();
+        self.forget_at = self.count * 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two(weights: (u32, u32)) -> (Arc<FairShare>, Arc<FairShare>) {
+        let mut shares = FairShares::default();
+        (
+            shares.share("app", QueueBy::User, "a", weights.0),
+            shares.share("app", QueueBy::User, "b", weights.1),
+        )
+    }
+
+    #[test]
+    fn a_turn_counts_before_it_ends_and_is_corrected() {
+        let (a, _) = two((1, 1));
+        FairShare::begin(&a, 0, 0).end(800);
+        let turn = FairShare::begin(&a, 1_000, 0);
+        assert_eq!(a.counted(), 1_600 * SCALE, "the second is as long as the first was, until it is known");
+        turn.end(1_100);
+        assert_eq!(a.counted(), 900 * SCALE);
+        assert_eq!(a.usage(), ShareUse { weight: 1, turns: 2, server_us: 900 });
+    }
+
+    #[test]
+    fn a_long_turn_counts_while_it_lasts() {
+        let (a, _) = two((1, 1));
+        let mut turn = FairShare::begin(&a, 0, 0);
+        turn.goes_on(5_000);
+        turn.goes_on(4_000);
+        assert_eq!(a.counted(), 5_000 * SCALE);
+        turn.end(6_000);
+        assert_eq!(a.counted(), 6_000 * SCALE);
+    }
+
+    #[test]
+    fn who_was_away_has_no_more_in_hand_than_the_burst() {
+        let (a, b) = two((1, 2));
+        for turn in 0..100 {
+            FairShare::begin(&a, turn * 1_000, 0).end(turn * 1_000 + 1_000);
+        }
+        b.catch_up(10_000);
+        let clock = 99_000 * SCALE;
+        assert_eq!(b.counted(), clock - 10_000 * SCALE / 2);
+        b.catch_up(0);
+        assert_eq!(b.counted(), clock);
+        let mut shares = FairShares::default();
+        let first = shares.share("app", QueueBy::User, "a", 1);
+        FairShare::begin(&first, 0, 0).end(9);
+        FairShare::begin(&first, 0, 0).end(9);
+        assert_eq!(shares.share("app", QueueBy::User, "new", 1).counted(), 9 * SCALE);
+        assert_eq!(shares.share("other", QueueBy::User, "new", 1).counted(), 0);
+    }
+
+    #[test]
+    fn subjects_that_nobody_holds_are_forgotten() {
+        let mut shares = FairShares::default();
+        let held = shares.share("app", QueueBy::ClientAddr, "held", 1);
+        for number in 0..10_000 {
+            shares.share("app", QueueBy::ClientAddr, &number.to_string(), 1);
+        }
+        assert!(shares.all().count() <= 2 * FEWEST_FORGOTTEN);
+        assert!(Arc::ptr_eq(&held, &shares.share("app", QueueBy::ClientAddr, "held", 1)));
+    }
+}

@@ -1,0 +1,138 @@
+//! Fair queueing (`queue = fair`): whose server time a client's is, where it waits, and what its turns cost.
+//!
+//! Owns nothing: what subjects have had is in `pool::FairShares`, over all shards. A turn is the time that a client has a server, whatever it does with it.
+
+use std::sync::Arc;
+
+use pool::{FairShare, FairTurn, PoolRegistry, QueuePosition};
+use session::parameters::APPLICATION_NAME;
+use settings::QueueBy;
+
+use crate::client::{Client, Phase};
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::local_pools::local_pool::LocalPool;
+use crate::local_pools::table::{LocalPools, PoolId};
+use crate::server::Server;
+use crate::{ConnId, Peer};
+
+/// What is in place of an address for clients of unix sockets, as in `pg_hba.conf`.
+const LOCAL: &str = "local";
+
+/// Puts a client that waits for any server into the queue of its pool.
+#[inline]
+pub(crate) fn join(
+    client: &mut Client,
+    local_pool: &mut LocalPool,
+    registry: &Arc<dyn PoolRegistry>,
+    conn: ConnId,
+    since_us: u64,
+) -> QueuePosition {
+    match local_pool.pool.limits.fair {
+        None => local_pool.pool.queue.join(conn.0, since_us),
+        Some(by) => join_share(client, local_pool, registry, by, (conn, since_us)),
+    }
+}
+
+#[cold]
+fn join_share(
+    client: &mut Client,
+    local_pool: &mut LocalPool,
+    registry: &Arc<dyn PoolRegistry>,
+    by: QueueBy,
+    (conn, since_us): (ConnId, u64),
+) -> QueuePosition {
+    let share = share_of(client, local_pool, registry, by);
+    let burst_us = local_pool.pool.limits.queue_burst_us;
+    local_pool.pool.queue.join_fair(conn.0, since_us, share, burst_us)
+}
+
+/// A client gets a server.
+#[cold]
+pub(crate) fn begin(
+    client: &mut Client,
+    server: &mut Server,
+    local_pool: &mut LocalPool,
+    registry: &Arc<dyn PoolRegistry>,
+    now_us: u64,
+) {
+    let Some(by) = local_pool.pool.limits.fair else { return };
+    let burst_us = local_pool.pool.limits.queue_burst_us;
+    let turn = FairShare::begin(share_of(client, local_pool, registry, by), now_us, burst_us);
+    if let Some(unended) = server.turn.replace(Box::new(turn)) {
+        finish(*unended, local_pool, now_us);
+    }
+}
+
+/// A server leaves its client.
+#[inline(always)]
+pub(crate) fn end(server: &mut Server, local_pools: &mut LocalPools, now_us: u64) {
+    if let Some(turn) = server.turn.take() {
+        end_turn(*turn, server.pool, local_pools, now_us);
+    }
+}
+
+#[cold]
+fn end_turn(turn: FairTurn, pool_id: PoolId, local_pools: &mut LocalPools, now_us: u64) {
+    match local_pools.get_mut(pool_id) {
+        Some(local_pool) => finish(turn, local_pool, now_us),
+        None => turn.end(now_us),
+    }
+}
+
+fn finish(turn: FairTurn, local_pool: &mut LocalPool, now_us: u64) {
+    let share = Arc::clone(turn.share());
+    turn.end(now_us);
+    local_pool.pool.queue.corrected(&share);
+}
+
+/// The settings of a pool have changed: who waits does so by the new ones.
+pub(crate) fn configured(core: &mut Core, pool_id: PoolId) {
+    for conn in core.conns.values_mut() {
+        if let Conn::Client(client) = conn
+            && client.pool == Some(pool_id)
+        {
+            client.fair_share = None;
+        }
+    }
+    let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
+    for waiter in local_pool.pool.queue.take_fair() {
+        let Some(client) = core.conns.client_mut(ConnId(waiter.client)) else { continue };
+        let position = join(client, local_pool, &core.pool_registry, ConnId(waiter.client), waiter.since_us);
+        match &mut client.phase {
+            Phase::Waiting(place) | Phase::AwaitingGreeting(place) => *place = position,
+            _ => {}
+        }
+    }
+}
+
+/// The share of the subject that a client belongs to now.
+fn share_of<'a>(
+    client: &'a mut Client,
+    local_pool: &LocalPool,
+    registry: &Arc<dyn PoolRegistry>,
+    by: QueueBy,
+) -> &'a Arc<FairShare> {
+    let address;
+    let subject = match by {
+        QueueBy::User => &*client.login_user,
+        QueueBy::ApplicationName => client.parameters.text(APPLICATION_NAME).unwrap_or_default(),
+        QueueBy::ClientAddr => match client.peer {
+            Peer::Unix { .. } => LOCAL,
+            // Neither changes while it is connected.
+            Peer::Inet { .. } if client.fair_share.as_ref().is_some_and(|share| share.by() == by) => "",
+            Peer::Inet { remote, .. } => {
+                address = remote.ip().to_canonical().to_string();
+                &address
+            }
+        },
+    };
+    let is_known = |share: &Arc<FairShare>| {
+        share.by() == by && (share.subject() == subject || subject.is_empty() && by == QueueBy::ClientAddr)
+    };
+    let known = client.fair_share.take().filter(is_known);
+    client.fair_share.insert(known.unwrap_or_else(|| {
+        let weight = local_pool.database.queue_weights.of(subject);
+        registry.fair_share(&local_pool.database_name, by, subject, weight)
+    }))
+}
