@@ -3,12 +3,14 @@
 //! A pool that several shards have is one row: counts are summed, the longest wait is the maximum.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use messages::{
     CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
-    MemoryRow, PeerPoolRow, PoolRow, QueryRow, ShardRow, SocketRow, UserRow, ZoneRow,
+    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, UserRow, ZoneRow,
 };
+use settings::QueueBy;
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::{Counters, Histograms, SqlstateCounts};
 
@@ -49,6 +51,8 @@ pub(crate) struct Aggregate {
     pub(crate) clusters: BTreeMap<String, ClusterRow>,
     /// By database.
     pub(crate) caches: BTreeMap<String, CacheRow>,
+    /// By database, kind and name.
+    pub(crate) queues: BTreeMap<(String, QueueBy, String), QueueRow>,
 }
 
 impl Aggregate {
@@ -70,6 +74,7 @@ impl Aggregate {
             Listing::Hosts(rows) => self.hosts.extend(rows),
             Listing::Zones(rows) => self.zones.extend(rows),
             Listing::Clusters(rows) => rows.into_iter().for_each(|row| self.add_cluster(row)),
+            Listing::Queues(rows) => rows.into_iter().for_each(|row| self.add_queue(row)),
             Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),
         }
     }
@@ -160,6 +165,14 @@ impl Aggregate {
     fn add_cache(&mut self, row: CacheRow) {
         let empty = || CacheRow { database: row.database.clone(), ..CacheRow::default() };
         self.caches.entry(row.database.clone()).or_insert_with(empty).add(row);
+    }
+
+    fn add_queue(&mut self, row: QueueRow) {
+        let key = (row.database.clone(), row.by, row.subject.clone());
+        match self.queues.entry(key) {
+            Entry::Occupied(mut sum) => sum.get_mut().add(&row),
+            Entry::Vacant(first) => _ = first.insert(row),
+        }
     }
 
     fn add_user(&mut self, row: UserRow) {

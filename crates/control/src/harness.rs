@@ -219,6 +219,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Zones => Listing::Zones(Vec::new()),
         Subject::Clusters => Listing::Clusters(Vec::new()),
         Subject::Caches => Listing::Caches(Vec::new()),
+        Subject::Queues => Listing::Queues(Vec::new()),
     }
 }
 

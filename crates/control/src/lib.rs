@@ -33,9 +33,9 @@ pub use views::{
     CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
     ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure,
     PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS,
-    QueryColumn, QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS,
-    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, VIEWS, View,
-    ViewColumn,
+    QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS, SHARD_CLIENTS,
+    SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn,
+    TypedView, VIEWS, View, ViewColumn,
 };
 
 /// The database that is the console, and the name of its user and of its pool.

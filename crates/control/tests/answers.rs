@@ -206,6 +206,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Zones => Listing::Zones(vec![Default::default()]),
         Subject::Clusters => Listing::Clusters(vec![Default::default()]),
         Subject::Caches => Listing::Caches(vec![Default::default()]),
+        Subject::Queues => Listing::Queues(vec![Default::default()]),
     }
 }
 

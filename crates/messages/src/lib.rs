@@ -7,9 +7,11 @@
 
 pub mod admin;
 pub mod cache_news;
+mod cache_row;
 pub mod command;
 pub mod listing;
-pub mod report;
+pub mod queue_row;
+mod report;
 pub mod server_query;
 pub mod signal;
 
@@ -17,12 +19,14 @@ pub use admin::{
     AdminQuery, AdminReply, Cell, Column, ColumnType, ErrorKind, ReplyPart, Role, StatementMode,
 };
 pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
+pub use cache_row::{CacheRow, CacheState};
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
-    CacheRow, CacheState, ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow,
-    HostLag, HostRole, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow,
-    SLICE_ROWS, ServerError, ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
+    HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
+    ShardRow, SocketRow, Subject, UserRow, ZoneRow,
 };
+pub use queue_row::QueueRow;
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
 pub use signal::Signal;

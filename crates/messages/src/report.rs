@@ -2,8 +2,8 @@
 
 use crate::{
     AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
-    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, ServerQueryResult, ShardId, ShardRow, SocketRow,
-    UserRow, ZoneRow,
+    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ServerQueryResult, ShardId, ShardRow,
+    SocketRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -95,4 +95,6 @@ pub enum Listing {
     Clusters(Vec<ClusterRow>),
     /// [`crate::Subject::Caches`].
     Caches(Vec<CacheRow>),
+    /// [`crate::Subject::Queues`].
+    Queues(Vec<QueueRow>),
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::FairShare;
-use crate::queue::{Lane, Waiter};
+use crate::lane::{Lane, Waiter};
 
 /// Arrivals of waiters that are gone may be as many as those that wait, and so many more.
 const FEW_GONE: usize = 64;

@@ -175,7 +175,7 @@ struct DatabaseShares {
 }
 
 impl FairShares {
-    /// The share of a subject of this database. One that nobody holds any more may be forgotten: who comes again begins where the others are.
+    /// The share of a subject of this database. One that nobody holds any more may be forgotten: it is then as if it had always been away.
     ///
     /// ```
     /// use settings::QueueBy;
@@ -203,7 +203,7 @@ impl FairShares {
                 subject: subject.into(),
                 clock: Arc::clone(&of_database.clock),
                 weight: AtomicU32::new(1),
-                counted: AtomicU64::new(of_database.clock.0.load(Ordering::Relaxed)),
+                counted: AtomicU64::new(0),
                 typical_us: AtomicU64::new(0),
                 server_us: AtomicU64::new(0),
                 turns: AtomicU64::new(0),
@@ -279,8 +279,11 @@ mod tests {
         let first = shares.share("app", QueueBy::User, "a", 1);
         FairShare::begin(&first, 0, 0).end(9);
         FairShare::begin(&first, 0, 0).end(9);
-        assert_eq!(shares.share("app", QueueBy::User, "new", 1).counted(), 9 * SCALE);
-        assert_eq!(shares.share("other", QueueBy::User, "new", 1).counted(), 0);
+        for (database, counted) in [("app", 9 * SCALE), ("other", 0)] {
+            let new = shares.share(database, QueueBy::User, "new", 1);
+            new.catch_up(0);
+            assert_eq!(new.counted(), counted);
+        }
     }
 
     #[test]

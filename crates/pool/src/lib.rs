@@ -47,6 +47,7 @@ mod fair_lane;
 mod fair_share;
 pub mod global_limits;
 mod known_cluster;
+mod lane;
 mod listeners;
 mod logins;
 mod pins;
@@ -59,8 +60,9 @@ pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };
 pub use known_cluster::{KnownCluster, Mismatch};
+pub use lane::Waiter;
 pub use listeners::ListenerUnit;
 pub use logins::OpenFor;
 pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
-pub use queue::{Queue, QueuePosition, Waiter};
+pub use queue::{Queue, QueuePosition};

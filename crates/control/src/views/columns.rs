@@ -266,6 +266,21 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW QUEUES.
+    QueueColumn {
+        Database: text "database",
+        QueueBy: text "queue_by",
+        Subject: text "subject",
+        Weight: int "weight",
+        Waiting: int "waiting",
+        Active: int "active",
+        MaxWaitUs: int "maxwait_us",
+        Turns: numeric "turns",
+        ServerTimeUs: numeric "server_time_us",
+    }
+}
+
+columns! {
     /// The columns of SHOW CLUSTERS.
     ClusterColumn {
         Database: text "database",
@@ -375,6 +390,9 @@ pub const HOSTS: TypedView<HostColumn> = TypedView::new("HOSTS");
 
 /// SHOW CACHE.
 pub const CACHE: TypedView<CacheColumn> = TypedView::new("CACHE");
+
+/// SHOW QUEUES.
+pub const QUEUES: TypedView<QueueColumn> = TypedView::new("QUEUES");
 
 /// SHOW CLUSTERS.
 pub const CLUSTERS: TypedView<ClusterColumn> = TypedView::new("CLUSTERS");

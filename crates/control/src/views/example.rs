@@ -1,8 +1,8 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{
-    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, ShardRow,
-    SocketRow, Subject, UserRow,
+    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, QueueRow,
+    ShardRow, SocketRow, Subject, UserRow,
 };
 use telemetry::Counters;
 
@@ -25,6 +25,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Zones => zones(),
         Subject::Clusters => clusters(),
         Subject::Caches => caches(),
+        Subject::Queues => queues(),
     }
 }
 
@@ -197,6 +198,20 @@ fn clusters() -> Listing {
             host("h1:5432", HostRole::Primary),
             ClusterHostRow { lag, ..host("h2:5432", HostRole::Standby) },
         ],
+    }])
+}
+
+fn queues() -> Listing {
+    Listing::Queues(vec![QueueRow {
+        database: "app".into(),
+        subject: "alice".into(),
+        weight: 1,
+        waiting: 3,
+        active: 2,
+        longest_wait_us: 1_500,
+        turns: 120,
+        server_us: 84_000,
+        ..QueueRow::default()
     }])
 }
 

@@ -17,6 +17,7 @@ mod peers;
 mod pins;
 mod pools;
 mod queries;
+mod queues;
 mod sockets;
 mod stats;
 mod users;
@@ -33,9 +34,9 @@ use crate::topology::Topologies;
 pub use columns::{
     CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
     ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOLS,
-    PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QueryColumn,
-    QueryHistogramColumn, QueryTextColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS,
-    ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
+    PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QueryColumn,
+    QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS,
+    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -171,6 +172,9 @@ pub static VIEWS: &[View] = &[
     typed(POOLS, &[Subject::Pools], pools::rows),
     typed(QUERIES, &[Subject::Queries], queries::rows)
         .own("time of each kind of query, while track_queries is on"),
+    typed(QUEUES, &[Subject::Queues], queues::rows).own(
+        "subjects of fair queues that have clients: how many wait, and what each has had of the servers' time",
+    ),
     typed(QUERY_HISTOGRAMS, &[Subject::Queries], queries::histograms).own("the same durations in buckets"),
     typed(QUERY_TEXTS, &[Subject::Queries], queries::texts).own(
         "a statement of each kind with parameters instead of values, as EXPLAIN (GENERIC_PLAN) takes it",

@@ -11,6 +11,7 @@ mod gauges;
 mod hosts;
 mod pins;
 mod process;
+mod queues;
 mod statistics;
 
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 
 use control::{
     CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
-    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, SHARD_CLIENTS, SHARDS,
-    STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QueueColumn,
+    SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
 };
 use settings::Config;
 
@@ -54,6 +55,7 @@ pub(crate) struct MetricTables {
     pins: ViewTable<PinTotalColumn>,
     hosts: ViewTable<HostColumn>,
     caches: ViewTable<CacheColumn>,
+    queues: ViewTable<QueueColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -84,7 +86,20 @@ impl MetricsSource {
         let control_client = &*self.control_client;
         let process = tokio::task::spawn_blocking(process::read);
         // At once: the control thread wakes up once for all of them.
-        let (lists, databases, pools, totals, histograms, errors, shards, pins, hosts, caches, clients) = tokio::try_join!(
+        let (
+            lists,
+            databases,
+            pools,
+            totals,
+            histograms,
+            errors,
+            shards,
+            pins,
+            hosts,
+            caches,
+            queues,
+            clients,
+        ) = tokio::try_join!(
             control_client.show(LISTS),
             control_client.show(DATABASES),
             control_client.show(POOLS),
@@ -95,6 +110,7 @@ impl MetricsSource {
             control_client.show(PIN_TOTALS),
             control_client.show(HOSTS),
             control_client.show(CACHE),
+            control_client.show(QUEUES),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -110,6 +126,7 @@ impl MetricsSource {
             pins,
             hosts,
             caches,
+            queues,
             clients,
             process,
             alerts,
@@ -139,6 +156,7 @@ impl MetricTables {
         pins::write(page, &self.pins);
         hosts::write(page, &self.hosts);
         caches::write(page, &self.caches);
+        queues::write(page, &self.queues);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

@@ -8,6 +8,7 @@ mod cancels;
 mod clusters;
 pub(crate) mod internals;
 mod pinned;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,6 +84,17 @@ impl ShardState {
                     .unwrap_or_default();
                 send_slices(&mut self.core, request, rows, Listing::Queries)
             }
+            Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues => {
+                self.list_of_databases(request, subject)
+            }
+            // The process's, not a shard's.
+            Subject::Listeners | Subject::Hosts | Subject::Zones => {}
+        }
+    }
+
+    /// What is kept of databases.
+    fn list_of_databases(&mut self, request: RequestId, subject: Subject) {
+        match subject {
             Subject::Errors => {
                 let rows = self.core.statistics.errors.rows();
                 send_slices(&mut self.core, request, rows, Listing::Errors)
@@ -95,8 +107,11 @@ impl ShardState {
                 let rows = caches::rows(&self.core);
                 send_slices(&mut self.core, request, rows, Listing::Caches)
             }
-            // The process's, not a shard's.
-            Subject::Listeners | Subject::Hosts | Subject::Zones => {}
+            Subject::Queues => {
+                let rows = queues::rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Queues)
+            }
+            _ => {}
         }
     }
 

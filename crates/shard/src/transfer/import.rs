@@ -3,6 +3,7 @@
 //! The opposite of `export`. What comes is in force at once and whatever the limits are, because it was admitted before;
 //! from then on it is like any other. Never refuses a client for a field that this version does not know.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use auth::ScramKeys;
@@ -367,10 +368,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     let is_left_behind = is_same && timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
     let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
     let time = |number: u16| fields.number(number).unwrap_or(now_us);
-    let (remote, local) = match fields.text(field::PEER).and_then(read_peer) {
-        Some(Peer::Inet { remote, local }) => (Some(remote), Some(local)),
-        _ => (None, None),
-    };
+    let (remote, local) = read_addresses(fields);
     let secret = fields.bytes(field::BACKEND_SECRET).unwrap_or_default().to_vec();
     Some(Server {
         id: fields.number(field::ID)?,
@@ -410,6 +408,14 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         local,
         tls: None,
     })
+}
+
+/// The addresses of both ends; none of a unix socket.
+fn read_addresses(fields: &Fields<'_>) -> (Option<SocketAddr>, Option<SocketAddr>) {
+    match fields.text(field::PEER).and_then(read_peer) {
+        Some(Peer::Inet { remote, local }) => (Some(remote), Some(local)),
+        _ => (None, None),
+    }
 }
 
 /// The next client of this server has all its parameters set.
