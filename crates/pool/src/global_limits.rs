@@ -44,6 +44,8 @@ pub struct SharedPool {
     pub servers: PermitCounter,
     /// Clients that keep a server because of their sessions, or are about to (`max_pinned`).
     pub(crate) pins: PermitCounter,
+    /// Clients that wait for a server, as the shards have told last.
+    waiting: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
     shards: AtomicU64,
     /// Bit N: shard N has waiting clients and no server, and requests a permit.
@@ -57,6 +59,15 @@ impl SharedPool {
     #[must_use]
     pub fn on(shard: u16) -> SharedPool {
         SharedPool { shards: AtomicU64::new(1 << shard), ..SharedPool::default() }
+    }
+
+    /// A shard has had so many waiting clients and has so many now; how many all shards have.
+    pub(crate) fn change_waiting(&self, before: u32, now: u32) -> u32 {
+        if before == now {
+            return self.waiting.load(Ordering::Acquire);
+        }
+        let difference = now.wrapping_sub(before);
+        self.waiting.fetch_add(difference, Ordering::AcqRel).wrapping_add(difference)
     }
 
     /// The shards that have a local pool, as bits.

@@ -22,6 +22,8 @@
 //!     max_user_connections: 0,
 //!     fair: None,
 //!     queue_burst_us: 0,
+//!     queue_limit: 0,
+//!     queue_target_us: 0,
 //!     server_login_retry_us: 15_000_000,
 //!     round_robin: false,
 //! };

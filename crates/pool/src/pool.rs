@@ -49,6 +49,10 @@ pub struct Limits {
     pub fair: Option<QueueBy>,
     /// `queue_burst`, microseconds.
     pub queue_burst_us: u64,
+    /// `queue_limit`; 0 is no limit.
+    pub queue_limit: u32,
+    /// `queue_target`, microseconds; 0 is none.
+    pub queue_target_us: u64,
     /// `server_login_retry`, microseconds.
     pub server_login_retry_us: u64,
     /// `server_round_robin`.
@@ -100,6 +104,10 @@ pub struct Pool {
     external: u32,
     /// Connections that listen for all clients of the pool.
     listeners: u32,
+    /// Waiting clients that other shards know of.
+    told_waiting: u32,
+    /// Since when it can serve clients: waits before that are not the load's.
+    able_since_us: u64,
     pub(crate) logins: Logins,
 }
 
@@ -124,6 +132,8 @@ impl Pool {
             open: 0,
             external: 0,
             listeners: 0,
+            told_waiting: 0,
+            able_since_us: 0,
             logins: Logins::default(),
         }
     }
@@ -185,6 +195,26 @@ impl Pool {
             return Some(self.idle.remove(place));
         }
         self.idle.pop()
+    }
+
+    /// Lets the other shards know how many clients wait here; how many wait in all.
+    pub fn tell_waiting(&mut self) -> u32 {
+        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let told = std::mem::replace(&mut self.told_waiting, waiting);
+        self.shared.change_waiting(told, waiting)
+    }
+
+    /// It can serve clients again, which it could not for another reason than load.
+    pub fn is_able_since(&mut self, now_us: u64) {
+        self.able_since_us = now_us;
+    }
+
+    /// A client has waited for more than `target_us` for the load's sake, and the queue has not been empty for `standing_us`.
+    #[must_use]
+    pub fn is_overloaded(&self, since_us: u64, target_us: u64, standing_us: u64, now_us: u64) -> bool {
+        let (since_us, standing_since_us) =
+            (since_us.max(self.able_since_us), self.queue.standing_since_us().max(self.able_since_us));
+        now_us.saturating_sub(since_us) > target_us && now_us.saturating_sub(standing_since_us) > standing_us
     }
 
     /// An idle server for a waiting client; None if no client waits, or a check is under way for each of them.
@@ -389,6 +419,8 @@ pub(crate) mod tests {
             max_user_connections: 0,
             fair: None,
             queue_burst_us: 0,
+            queue_limit: 0,
+            queue_target_us: 0,
             server_login_retry_us: 15_000_000,
             round_robin: false,
         }

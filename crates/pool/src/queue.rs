@@ -44,6 +44,8 @@ pub struct Queue {
     pins: Lane,
     /// Those that wait for any server by the shares of their subjects, if some have.
     fair: Option<Box<FairLane>>,
+    /// Since when clients have waited for servers without a pause.
+    standing_since_us: u64,
     arrivals: u64,
 }
 
@@ -90,6 +92,9 @@ impl Queue {
     }
 
     fn arrives(&mut self, client: u32, since_us: u64, dedicated: bool) -> Waiter {
+        if self.is_empty() {
+            self.standing_since_us = since_us;
+        }
         self.arrivals += 1;
         Waiter { client, since_us, dedicated, order: self.arrivals }
     }
@@ -136,6 +141,12 @@ impl Queue {
             (None, dedicated) => dedicated,
             (shared, _) => shared,
         }
+    }
+
+    /// Since when clients have waited for servers without a pause, while some do.
+    #[must_use]
+    pub fn standing_since_us(&self) -> u64 {
+        self.standing_since_us
     }
 
     /// The client that has waited longest for any server.

@@ -148,6 +148,16 @@ impl Config {
         }
     }
 
+    /// Clients of a pool that may wait for a server; 0 is no limit.
+    pub fn queue_limit(&self, database: &Database) -> u32 {
+        database.queue_limit.unwrap_or(self.global.queue_limit)
+    }
+
+    /// Longest wait in a queue that stays full; zero is any.
+    pub fn queue_target(&self, database: &Database) -> Duration {
+        database.queue_target.unwrap_or(self.global.queue_target)
+    }
+
     /// Server time that a subject of a fair queue may have saved up.
     pub fn queue_burst(&self, database: &Database) -> Duration {
         database.queue_burst.unwrap_or(self.global.queue_burst)

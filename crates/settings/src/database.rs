@@ -94,6 +94,10 @@ pub struct Database {
     pub queue_by: Option<QueueBy>,
     /// Server time that a subject of a fair queue may have saved up; `None` follows the global setting.
     pub queue_burst: Option<Duration>,
+    /// Clients of a pool that may wait; `None` follows the global setting.
+    pub queue_limit: Option<u32>,
+    /// Longest wait in a queue that stays full; `None` follows the global setting.
+    pub queue_target: Option<Duration>,
     /// Which subjects get more than others.
     pub queue_weights: QueueWeights,
     /// How one of several hosts is chosen.
@@ -160,6 +164,8 @@ impl Database {
             queue: None,
             queue_by: None,
             queue_burst: None,
+            queue_limit: None,
+            queue_target: None,
             queue_weights: QueueWeights::default(),
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
@@ -263,6 +269,8 @@ rows! {
     queue: Inherited<QueueOrder>, unset, Reload, "In which order clients that wait get server connections; unless given, the global queue.", own;
     queue_by: Inherited<QueueBy>, unset, Reload, "Whose server time a fair queue counts; unless given, the global queue_by.", own;
     queue_burst: Inherited<Seconds>, unset, Reload, "Server time that a subject of a fair queue may have saved up; unless given, the global queue_burst.", own;
+    queue_limit: InheritedLimit, unset, Reload, "Clients of a pool that may wait for a server connection; unless given, the global queue_limit.", own;
+    queue_target: Inherited<Seconds>, unset, Reload, "Longest wait in a queue that stays full; unless given, the global queue_target.", own;
     queue_weights: QueueWeights, "", Reload, "Shares of the server time that subjects of a fair queue get while they wait: `name=weight` with commas between them (1 to 1000); who is not named has 1.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";

@@ -273,6 +273,12 @@ live {
     queue_by: QueueBy, QueueBy, "user", Reload,
         "Whose server time a fair queue counts: the user that a client has logged in as (pools of a forced user have several), its application_name, or the address that it comes from. A client chooses its application_name itself.",
         own;
+    queue_limit: u32, Limit, "0", Reload,
+        "Clients of a pool that may wait for a server connection at the same time; a further one is refused (SQLSTATE 53300), with a time after which it may try again, and goes on if its request is here to its end. 0 is no limit.",
+        own;
+    queue_target: Duration, Seconds, "0", Reload,
+        "While a pool's queue has not been empty for 0.1 s, clients that have waited for longer than so many seconds are refused as with queue_limit, so that those that are served are served in time. 0 is never.",
+        own;
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";
     failover_timeout: Duration, Seconds, "30", Reload,

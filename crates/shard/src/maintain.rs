@@ -9,7 +9,9 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
-use crate::link::{checkout, client_end, internal_query, listener, opening, pins, sequences, server_end};
+use crate::link::{
+    checkout, client_end, internal_query, listener, opening, overload, pins, sequences, server_end,
+};
 use crate::local_pools::table::PoolId;
 use crate::pools::{standbys, unused};
 use crate::server::InternalQuery;
@@ -241,6 +243,7 @@ impl ShardState {
         let notify_us = micros(self.core.config.global.query_wait_notify);
         let mut late = Vec::new();
         let mut told = Vec::new();
+        let mut refused = Vec::new();
         for local_pool in self.core.local_pools.values() {
             if local_pool.pool.queue.is_empty() && local_pool.pool.queue.pins().next().is_none() {
                 continue;
@@ -250,6 +253,8 @@ impl ShardState {
             let query_us = micros(self.core.config.query_timeout(user));
             let failover_us = micros(self.core.config.failover_timeout(&local_pool.database));
             let unavailable_us = local_pool.unavailable_since_us();
+            let may_be_late =
+                !local_pool.pool.paused && local_pool.has_live_server() && unavailable_us.is_none();
             let queue = &local_pool.pool.queue;
             for waiter in queue.shared().chain(queue.dedicated()).chain(queue.pins()) {
                 if passed(now_us, waiter.since_us, query_us) {
@@ -260,6 +265,8 @@ impl ShardState {
                     .is_some_and(|us| passed(now_us, us.max(waiter.since_us), failover_us))
                 {
                     late.push((ConnId(waiter.client), sqlstate::CANNOT_CONNECT_NOW, NO_HOST));
+                } else if may_be_late && overload::is_late(local_pool, waiter.since_us, now_us) {
+                    refused.push(ConnId(waiter.client));
                 } else if passed(now_us, waiter.since_us, notify_us) {
                     told.push(ConnId(waiter.client));
                 }
@@ -267,6 +274,9 @@ impl ShardState {
         }
         for (conn, code, text) in late {
             internal_query::fail_waiter(&mut self.core, conn, code, text);
+        }
+        for conn in refused {
+            overload::refuse_late(&mut self.core, conn);
         }
         for conn in told {
             notify_waiter(&mut self.core, conn);
@@ -279,6 +289,9 @@ impl ShardState {
         self.close_stale_servers(pool_id);
         pins::serve(&mut self.core, pool_id);
         sequences::yield_to_waiters(&mut self.core, pool_id);
+        if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
+            local_pool.pool.tell_waiting();
+        }
         opening::serve_or_open(&mut self.core, pool_id);
         listener::check(&mut self.core, pool_id);
         standbys::check(&mut self.core, pool_id);

@@ -36,8 +36,10 @@ pub(crate) fn end_suspension(core: &mut Core) -> bool {
     }
     core.administration.retain_pending(|pending| !matches!(pending.what, PendingKind::Suspended));
     stand_no_more(core);
+    let now_us = core.now.mono_us;
     for local_pool in core.local_pools.values_mut() {
         local_pool.pool.paused = local_pool.paused_by_command;
+        local_pool.pool.is_able_since(now_us);
     }
     true
 }

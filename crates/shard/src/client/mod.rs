@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pool::{CancelKeyPrefix, FairShare, QueuePosition};
 use session::replication::Kind;
-use session::{ClientStream, Listening, Parameters, Replication, Tracked};
+use session::{ClientStream, Listening, Parameters, RefusedRequest, Replication, Tracked};
 use settings::{Config, PoolMode};
 use tls::NegotiatedTls;
 
@@ -83,6 +83,8 @@ pub(crate) struct Client {
     pub(crate) sequences_at: u64,
     /// What its subject has had of the servers, where the queue is fair.
     pub(crate) fair_share: Option<Arc<FairShare>>,
+    /// The request that it is sending is refused.
+    pub(crate) refusal: Option<Box<Refusal>>,
     /// It counts in `max_pinned`.
     pub(crate) pin: Option<Box<HeldPin>>,
     /// It needs a dedicated server.
@@ -115,6 +117,12 @@ pub(crate) struct Client {
     pub(crate) tls: Option<Box<NegotiatedTls>>,
     /// What it asks, while queries are tracked.
     pub(crate) query_tracker: Option<Box<QueryTracker>>,
+}
+
+/// A request that is refused (`queue_limit`, `queue_target`).
+pub(crate) struct Refusal {
+    pub(crate) text: String,
+    pub(crate) request: RefusedRequest,
 }
 
 /// A client's request for a dedicated server.
@@ -160,6 +168,7 @@ impl Client {
             is_spelled: false,
             sequences_at: 0,
             fair_share: None,
+            refusal: None,
             pin: None,
             dedicated_request: None,
             listening: None,

@@ -107,10 +107,12 @@ impl ShardState {
     /// The whole and single databases are paused apart: a database that was paused by its name stays so when all resume.
     fn set_paused(&mut self, database: Option<&str>, paused: bool) {
         self.core.administration.set_paused(database, paused);
+        let now_us = self.core.now.mono_us;
         for index in pending::pools_of(&self.core, database) {
             let Some(local_pool) = self.core.local_pools.get_mut(index) else { continue };
             local_pool.paused_by_command = self.core.administration.is_paused(&local_pool.database_name);
             local_pool.pool.paused = local_pool.paused_by_command;
+            local_pool.pool.is_able_since(now_us);
             if paused {
                 server_end::close_idle_servers(&mut self.core, index, CloseReason::Paused);
             }

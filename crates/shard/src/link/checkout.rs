@@ -13,8 +13,8 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
-    opening, parameters, pins, positions, relations, relay, routing, sequences, server_end, session_state,
-    shuffle, sql_statements,
+    opening, overload, parameters, pins, positions, relations, relay, routing, sequences, server_end,
+    session_state, shuffle, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -380,6 +380,12 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
             }
             Some(client::Phase::AwaitingGreeting(_)) => greet::send_greeting(core, client_conn),
             Some(client::Phase::Waiting(_)) => {
+                if core.local_pools.get(pool_id).is_some_and(|local_pool| {
+                    overload::is_late(local_pool, waiter.since_us, core.now.mono_us)
+                }) && overload::refuse_late(core, client_conn)
+                {
+                    continue;
+                }
                 return serve(core, client_conn, server_conn, waiter.since_us);
             }
             _ => {}

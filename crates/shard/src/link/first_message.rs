@@ -11,7 +11,7 @@ use wire::tag::frontend as tag;
 use crate::ConnId;
 use crate::client::{Client, Phase};
 use crate::core::Core;
-use crate::link::{cached, checkout, client_end, deferred_begin, relay};
+use crate::link::{cached, checkout, client_end, deferred_begin, overload, relay};
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
 /// passed on in pieces.
@@ -57,6 +57,9 @@ pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
 pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
     let frame_bytes_max = core.config.global.max_packet_size;
     let Some(client) = core.client(conn) else { return };
+    if client.refusal.is_some() {
+        return overload::answer_refused(core, conn);
+    }
     let (held, mut at) = (&mut client.request.held, 0);
     while let FirstMessage::Ignored(ignored) = first_unsent_message(&held[at..], frame_bytes_max) {
         let here = ignored.min(held.len() - at);
@@ -67,8 +70,9 @@ pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
     match first_unsent_message(&client.request.held, frame_bytes_max) {
         FirstMessage::NeedsServer => {
             client.recording = None; // It was for an earlier request.
-            if let Some(server) = checkout::checkout(core, conn, &[]) {
-                relay::send_held(core, conn, server);
+            match checkout::checkout(core, conn, &[]) {
+                Some(server) => relay::send_held(core, conn, server),
+                None => overload::admit(core, conn),
             }
         }
         FirstMessage::Incomplete | FirstMessage::Ignored(_) => {}
@@ -105,6 +109,8 @@ fn hold_until_linked(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     if let Some(Phase::Linked(server)) = core.client(conn).map(|client| &client.phase) {
         let server = *server;
         relay::send_held(core, conn, server);
+    } else {
+        overload::admit(core, conn);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod listener;
 pub(crate) mod login_server;
 pub(crate) mod notify;
 pub(crate) mod opening;
+pub(crate) mod overload;
 pub(crate) mod parameters;
 pub(crate) mod permits;
 pub(crate) mod pins;

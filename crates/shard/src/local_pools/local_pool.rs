@@ -100,6 +100,13 @@ impl LocalPool {
         self.pool.queue.front().is_some_and(|oldest| passed(now_us, oldest.since_us, LONG_WAIT_US))
     }
 
+    /// How long it would take to serve all that wait, in whole seconds: at least 1, at most a minute.
+    pub(crate) fn seconds_to_serve(&self) -> u64 {
+        let typical_us = self.counters.xact_time.checked_div(self.counters.xact_count).unwrap_or(0);
+        let waiting_us = typical_us.saturating_mul(self.pool.queue.len() as u64);
+        waiting_us.div_ceil(u64::from(self.pool.open().max(1)) * 1_000_000).clamp(1, 60)
+    }
+
     /// How many have waited long because the pool is full, and get none of the connections that are being opened.
     pub(crate) fn late_waiters(&self, now_us: u64) -> usize {
         let queue = &self.pool.queue;
@@ -203,6 +210,8 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         max_user_connections: config.max_user_connections(user),
         fair: config.fair_queue(database),
         queue_burst_us: micros(config.queue_burst(database)),
+        queue_limit: config.queue_limit(database),
+        queue_target_us: micros(config.queue_target(database)),
         server_login_retry_us: micros(config.global.server_login_retry),
         round_robin: config.global.server_round_robin || config.global.server_shuffle,
     }

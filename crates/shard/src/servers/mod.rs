@@ -136,7 +136,9 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     }
     let backend = info.key.as_ref().map_or(0, |key| key.0);
     let is_first = local_pool.server_greeting.replace(ServerGreeting::new(info)).is_none();
-    local_pool.server_error = None;
+    if local_pool.server_error.take().is_some() || !local_pool.has_live_server() {
+        local_pool.pool.is_able_since(now.mono_us);
+    }
     local_pool.pool.logged_in(OpenFor::Any, true, now.mono_us);
     if says_of_entry {
         standbys::note_login(core, conn);

@@ -117,6 +117,7 @@ fn export_client(core: &mut Core, conn: ConnId) {
         || client.dedicated_request.is_some()
         || client.send_buffer_full
         || client.ignored_bytes > 0
+        || client.refusal.is_some()
         || client.request.statements.as_ref().is_some_and(|names| !names.is_settled())
     {
         return;

@@ -1,0 +1,123 @@
+//! Overload: which clients that wait are refused (SQLSTATE 53300), so that those that are served are served in time (`queue_limit`, `queue_target`).
+//!
+//! Owns how a request is refused without a server: the client gets errors in the places of its answers and goes on; where a message is long, or a transaction has
+//! begun, the client is closed. A client that waits because its pool cannot serve anyone (PAUSE, no host) is not late.
+
+use session::{RefusedAnswer, RefusedMessage, RefusedRequest};
+use wire::backend::Status;
+use wire::{encode, sqlstate};
+
+use crate::ConnId;
+use crate::client::{Client, Phase, Refusal};
+use crate::core::Core;
+use crate::link::{backpressure, client_end};
+use crate::local_pools::local_pool::LocalPool;
+
+/// A queue that is empty once in so long is no overload, whatever a client has waited.
+const STANDING_US: u64 = 100_000;
+
+/// The end of a refused message of which so much is here is not waited for.
+const LONGEST_BYTES: usize = 64 * 1024;
+
+/// A client has begun to wait: refuses it if too many do.
+#[inline(always)]
+pub(crate) fn admit(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.conns.client(conn) else { return };
+    let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
+    if local_pool.pool.limits.queue_limit > 0 && matches!(client.phase, Phase::Waiting(_)) {
+        refuse_above_limit(core, conn);
+    }
+}
+
+#[cold]
+fn refuse_above_limit(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.conns.client(conn) else { return };
+    let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
+    let limit = local_pool.pool.limits.queue_limit;
+    if local_pool.pool.tell_waiting() > limit {
+        refuse(core, conn, &format!("more than {limit} clients wait (queue_limit)"));
+    }
+}
+
+/// The pool serves a client that has waited since then: whether that is too late.
+#[inline]
+pub(crate) fn is_late(local_pool: &LocalPool, since_us: u64, now_us: u64) -> bool {
+    let target_us = local_pool.pool.limits.queue_target_us;
+    target_us > 0 && local_pool.pool.is_overloaded(since_us, target_us, STANDING_US, now_us)
+}
+
+/// Refuses a client that has waited for too long; false if it is served all the same.
+#[cold]
+pub(crate) fn refuse_late(core: &mut Core, conn: ConnId) -> bool {
+    let Some(client) = core.conns.client(conn).filter(|client| may_refuse(client)) else { return false };
+    let Some(local_pool) = core.local_pools.of(client.served_by()) else { return false };
+    let target = local_pool.pool.limits.queue_target_us / 1_000;
+    refuse(core, conn, &format!("clients wait for more than {target} ms (queue_target)"));
+    true
+}
+
+/// It waits for a server of its own will. One whose standby has not run its request has been served already.
+fn may_refuse(client: &Client) -> bool {
+    matches!(client.phase, Phase::Waiting(_)) && client.routed.repeats().is_none()
+}
+
+fn refuse(core: &mut Core, conn: ConnId, why: &str) {
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    let (Phase::Waiting(position), true) = (&client.phase, may_refuse(client)) else { return };
+    let position = *position;
+    let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
+    local_pool.pool.queue.leave(position);
+    local_pool.pool.tell_waiting();
+    let seconds = local_pool.seconds_to_serve();
+    let (database, user) = (&local_pool.database_name, &local_pool.user);
+    let text = format!("pool {database}/{user} is overloaded: {why}; try again in {seconds} s");
+    client.phase = Phase::Idle;
+    client.recording = None;
+    if client.deferred_begin.is_some() {
+        return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
+    }
+    client.refusal = Some(Box::new(Refusal { text, request: RefusedRequest::default() }));
+    answer_refused(core, conn);
+}
+
+/// The client's request is refused: answers what is here of it.
+#[cold]
+pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    let Some(mut refusal) = client.refusal.take() else { return };
+    let (held, mut at, mut errors) = (std::mem::take(&mut client.request.held), 0, 0);
+    let mut answers = Vec::new();
+    let is_readable = loop {
+        if at == held.len() {
+            break true;
+        }
+        match refusal.request.next(&held[at..]) {
+            RefusedMessage::Done(length, answer) => {
+                at += length;
+                if matches!(answer, RefusedAnswer::Error | RefusedAnswer::ErrorAndReady) {
+                    errors += 1;
+                    encode::error(&mut answers, "ERROR", sqlstate::TOO_MANY_CONNECTIONS, &refusal.text);
+                }
+                if matches!(answer, RefusedAnswer::Ready | RefusedAnswer::ErrorAndReady) {
+                    encode::ready(&mut answers, Status::Idle);
+                }
+            }
+            RefusedMessage::Incomplete => break held.len() - at <= LONGEST_BYTES,
+            RefusedMessage::Other => break false,
+        }
+    };
+    client.request.held.extend_from_slice(&held[at..]);
+    let text = refusal.text.clone();
+    if refusal.request.skips() || at < held.len() {
+        if client.request.held.is_empty() {
+            encode::flush(&mut client.request.held); // Asks for nothing, and has what comes next looked at here.
+        }
+        client.refusal = Some(refusal);
+    }
+    core.outbox.write(conn, |out| out.extend_from_slice(&answers));
+    (0..errors).for_each(|_| core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS));
+    match is_readable {
+        true => backpressure::resume_client(core, conn),
+        false => client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text),
+    }
+}
