@@ -1,7 +1,8 @@
 //! A request that is refused without a server: what is answered to its messages, as PostgreSQL would answer them.
 //!
 //! Owns the order of the answers: the first message of an extended request gets the error, all that follows up to the Sync is skipped, and Sync is answered by
-//! ReadyForQuery (PostgreSQL 54.2.4, pipelining). Requests behind it that are here already are refused, too.
+//! ReadyForQuery (PostgreSQL 54.2.4, pipelining). Requests behind it that are here already are refused, too. A Close is not: PostgreSQL refuses none, and drivers
+//! take it for granted.
 
 use wire::frame;
 use wire::tag::frontend as tag;
@@ -20,6 +21,8 @@ pub enum RefusedMessage {
     Done(usize, RefusedAnswer),
     /// It is not here to its end.
     Incomplete,
+    /// Another request begins, which is not refused.
+    Spared,
     /// It is no message of a request, or cannot be read.
     Other,
 }
@@ -38,6 +41,12 @@ pub enum RefusedAnswer {
 }
 
 impl RefusedRequest {
+    /// Whether a request that begins so can be refused.
+    #[must_use]
+    pub fn can_be(request: &[u8]) -> bool {
+        request.first() != Some(&tag::CLOSE)
+    }
+
     /// The next message of those that are here.
     pub fn next(&mut self, bytes: &[u8]) -> RefusedMessage {
         let header = match frame::header(bytes) {
@@ -55,7 +64,8 @@ impl RefusedRequest {
             }
             tag::FLUSH | tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL => RefusedAnswer::None,
             tag::QUERY | tag::FUNCTION_CALL if !self.skips => RefusedAnswer::ErrorAndReady,
-            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE if !self.skips => {
+            tag::CLOSE if !self.skips => return RefusedMessage::Spared,
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE if !self.skips => {
                 self.skips = true;
                 RefusedAnswer::Error
             }
@@ -110,6 +120,20 @@ mod tests {
         });
         assert_eq!(answers, [ErrorAndReady, Error, None, None, Ready, Ready, None, ErrorAndReady]);
         assert_eq!(last, RefusedMessage::Incomplete);
+    }
+
+    #[test]
+    fn a_close_is_skipped_but_never_refused() {
+        let close = |out: &mut Vec<u8>| encode::close(out, b'S', b"s");
+        assert_eq!(answers(close), (vec![], RefusedMessage::Spared));
+        let (answers, last) = answers(|out| {
+            encode::parse(out, b"", b"select 1", &[]);
+            close(out);
+            encode::sync(out);
+            close(out);
+        });
+        assert_eq!(answers, [RefusedAnswer::Error, RefusedAnswer::None, RefusedAnswer::Ready]);
+        assert_eq!(last, RefusedMessage::Spared);
     }
 
     #[test]

@@ -130,6 +130,39 @@ fn a_refused_client_that_leaves_or_sends_nonsense_is_closed() {
 }
 
 #[test]
+fn a_close_is_not_refused() {
+    let (mut world, server, clients) = busy("queue_limit = 1", 3);
+    let named = message(|out| {
+        encode::parse(out, b"s", b"select 1", &[]);
+        encode::sync(out);
+    });
+    let close = message(|out| {
+        encode::close(out, b'S', b"s");
+        encode::sync(out);
+    });
+    ask(&mut world, clients[0]);
+    world.receive(clients[1], &close);
+    world.receive(clients[2], &[named, close].concat());
+    assert_eq!((world.tags(clients[1]).as_str(), world.tags(clients[2]).as_str()), ("", "EZ"));
+    assert_eq!(world.shard.audit().contradiction, None);
+    world.answer(server, Status::Idle);
+    world.sent.clear();
+    world.answer(server, Status::Idle);
+    for client in &clients[1..] {
+        let asked = world.tags(server);
+        assert!(asked == "S" || asked == "CS", "{asked}");
+        let closed = message(|out| {
+            if asked == "CS" {
+                encode::close_complete(out);
+            }
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(server, &closed);
+        assert_eq!(world.tags(*client), "3Z");
+    }
+}
+
+#[test]
 fn a_message_that_is_long_ends_with_its_client() {
     let long = message(|out| encode::query(out, &[b' '; 200_000]));
     let (mut world, _, clients) = busy("queue_limit = 1", 2);

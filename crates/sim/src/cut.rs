@@ -61,6 +61,8 @@ pub(crate) const SIMPLER: &[Simpler] = &[
     simpler("polite", |world| {
         (world.client_mix.garbage_per_million, world.client_mix.stranger_per_million) = (0, 0)
     }),
+    simpler("patient", |world| (world.pooling.queueing.limit, world.pooling.queueing.target_ms) = (0, 0)),
+    simpler("first come", |world| world.pooling.queueing.fair = None),
     simpler("tame", |world| world.client_mix.wild_per_million = 0),
     simpler("immortal", |world| {
         (world.client_mix.die_per_million, world.client_mix.slow_per_million) = (0, 0)

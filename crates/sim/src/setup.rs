@@ -7,7 +7,7 @@ use std::time::Duration;
 use auth::{Entropy, MockKey};
 use messages::ShardId;
 use pool::PoolRegistry;
-use settings::{Config, Database, Origin, SessionState, SslMode};
+use settings::{Config, Database, Origin, QueueOrder, SessionState, SslMode};
 use shard::Shard;
 
 use crate::directory::Names;
@@ -88,6 +88,12 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
     global.session_state = if pooling.virtual_sessions { SessionState::Virtual } else { SessionState::Off };
     global.assign_server_at_login = pooling.assign_at_login;
     global.deferred_begin = pooling.deferred_begin;
+    if let Some(by) = pooling.queueing.fair {
+        (global.queue, global.queue_by) = (QueueOrder::Fair, by);
+    }
+    global.queue_burst = Duration::from_millis(pooling.queueing.burst_ms);
+    global.queue_limit = pooling.queueing.limit;
+    global.queue_target = Duration::from_millis(pooling.queueing.target_ms);
     global.server_round_robin = pooling.round_robin;
     global.server_lifetime = Duration::from_millis(pooling.server_lifetime_ms);
     global.server_login_retry = Duration::from_millis(500);

@@ -6,7 +6,9 @@
 use crate::fault::Fault;
 use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
-use settings::{AuthType, PoolMode, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs};
+use settings::{
+    AuthType, PoolMode, QueueBy, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs,
+};
 use std::time::Duration;
 
 /// What the network does to every connection.
@@ -183,6 +185,26 @@ impl Hosts {
     }
 }
 
+/// In which order clients wait for servers, and who of them is refused.
+#[derive(Clone, Debug)]
+pub(crate) struct Queueing {
+    /// `queue = fair`, and `queue_by`.
+    pub(crate) fair: Option<QueueBy>,
+    /// `queue_burst` in milliseconds.
+    pub(crate) burst_ms: u64,
+    /// `queue_limit`.
+    pub(crate) limit: u32,
+    /// `queue_target` in milliseconds; 0 is none.
+    pub(crate) target_ms: u64,
+}
+
+impl Queueing {
+    /// Clients that wait may be refused.
+    pub(crate) fn refuses(&self) -> bool {
+        self.limit > 0 || self.target_ms > 0
+    }
+}
+
 /// The pooler's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
@@ -208,6 +230,8 @@ pub(crate) struct Pooling {
     pub(crate) deferred_begin: bool,
     /// `assign_server_at_login`, where a pool is in session pooling.
     pub(crate) assign_at_login: bool,
+    /// In which order clients wait, and who of them is refused.
+    pub(crate) queueing: Queueing,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
     pub(crate) tight_timeouts: bool,
     /// server_lifetime in milliseconds.
@@ -445,6 +469,7 @@ const VIRTUAL_SESSIONS: u64 = 8_002;
 const SESSION_QUESTIONS: u64 = 8_003;
 const ASSIGN_AT_LOGIN: u64 = 8_004;
 const CLUSTER: u64 = 8_005;
+const QUEUEING: u64 = 8_006;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -461,6 +486,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         virtual_sessions: prng.split(VIRTUAL_SESSIONS).chance(400_000),
         deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
         assign_at_login: prng.split(ASSIGN_AT_LOGIN).chance(500_000),
+        queueing: queueing(&mut prng.split(QUEUEING)),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),
@@ -469,6 +495,16 @@ fn pooling(prng: &mut Prng) -> Pooling {
         auth_type: auth_type(prng),
         secret: if prng.chance(200_000) { PASSWORD } else { VERIFIER },
         reloads: reloads(prng, prepared),
+    }
+}
+
+fn queueing(prng: &mut Prng) -> Queueing {
+    let by = [QueueBy::User, QueueBy::ApplicationName, QueueBy::ClientAddr];
+    Queueing {
+        fair: prng.chance(300_000).then(|| prng.pick(&by)),
+        burst_ms: if prng.chance(500_000) { prng.log_between(1, 10_000) } else { 0 },
+        limit: if prng.chance(100_000) { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 0 },
+        target_ms: if prng.chance(100_000) { prng.log_between(1, 1_000) } else { 0 },
     }
 }
 

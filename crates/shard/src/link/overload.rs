@@ -10,7 +10,7 @@ use wire::{encode, sqlstate};
 use crate::ConnId;
 use crate::client::{Client, Phase, Refusal};
 use crate::core::Core;
-use crate::link::{backpressure, client_end};
+use crate::link::{backpressure, client_end, first_message};
 use crate::local_pools::local_pool::LocalPool;
 
 /// A queue that is empty once in so long is no overload, whatever a client has waited.
@@ -56,9 +56,11 @@ pub(crate) fn refuse_late(core: &mut Core, conn: ConnId) -> bool {
     true
 }
 
-/// It waits for a server of its own will. One whose standby has not run its request has been served already.
+/// It waits for a server for a request that can be refused. One whose standby has not run its request has been served already.
 fn may_refuse(client: &Client) -> bool {
-    matches!(client.phase, Phase::Waiting(_)) && client.routed.repeats().is_none()
+    matches!(client.phase, Phase::Waiting(_))
+        && client.routed.repeats().is_none()
+        && RefusedRequest::can_be(&client.request.held)
 }
 
 fn refuse(core: &mut Core, conn: ConnId, why: &str) {
@@ -87,6 +89,7 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
     let Some(mut refusal) = client.refusal.take() else { return };
     let (held, mut at, mut errors) = (std::mem::take(&mut client.request.held), 0, 0);
     let mut answers = Vec::new();
+    let mut is_spared = false;
     let is_readable = loop {
         if at == held.len() {
             break true;
@@ -102,13 +105,17 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
                     encode::ready(&mut answers, Status::Idle);
                 }
             }
+            RefusedMessage::Spared => {
+                is_spared = true;
+                break true;
+            }
             RefusedMessage::Incomplete => break held.len() - at <= LONGEST_BYTES,
             RefusedMessage::Other => break false,
         }
     };
     client.request.held.extend_from_slice(&held[at..]);
     let text = refusal.text.clone();
-    if refusal.request.skips() || at < held.len() {
+    if !is_spared && (refusal.request.skips() || at < held.len()) {
         if client.request.held.is_empty() {
             encode::flush(&mut client.request.held); // Asks for nothing, and has what comes next looked at here.
         }
@@ -117,7 +124,12 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
     core.outbox.write(conn, |out| out.extend_from_slice(&answers));
     (0..errors).for_each(|_| core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS));
     match is_readable {
-        true => backpressure::resume_client(core, conn),
+        true => {
+            backpressure::resume_client(core, conn);
+            if is_spared {
+                first_message::idle_client_received_held(core, conn);
+            }
+        }
         false => client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text),
     }
 }

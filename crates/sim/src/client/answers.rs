@@ -14,6 +14,9 @@ use crate::sql::{Statement, Tag};
 /// How long a client may be idle: longer than any client may have to wait for a server.
 pub(super) const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
 
+/// The SQLSTATE of a request that is refused for load (`queue_limit`, `queue_target`).
+const OVERLOADED: &str = "53300";
+
 impl Client {
     pub(super) fn take(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         match (kind, self.phase) {
@@ -58,7 +61,8 @@ impl Client {
         if error_field(body, b'S') != Some(b"ERROR") {
             // Its own cancel request hit the BEGIN that Weir had sent before its request.
             let hit_begin = self.cancels > 0 && readable.starts_with("server refused the deferred BEGIN");
-            if context.fair && !self.disturbed && !hit_begin && !self.awaits_refusal() {
+            let is_overload = context.refuses && sqlstate == OVERLOADED;
+            if context.fair && !self.disturbed && !hit_begin && !is_overload && !self.awaits_refusal() {
                 self.object("unfair", format!("got FATAL {sqlstate} {readable}"), context);
             }
             return self.leave(context);
@@ -89,7 +93,12 @@ impl Client {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), context);
         }
-        let expected = expected || spoilt;
+        // Outside a transaction, before anything of its request has been answered.
+        let refused_for_load = context.refuses
+            && sqlstate == OVERLOADED
+            && self.view.status == Status::Idle
+            && !step.has_begun();
+        let expected = expected || spoilt || refused_for_load;
         if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
             let invariant = if sqlstate == "57014" { "I5" } else { "I1" };
@@ -99,6 +108,7 @@ impl Client {
         self.view.fail();
         self.claim_rows(Claim::NotApplied, context);
         let Some(group) = self.groups.front_mut() else { return };
+        group.needs_server &= !refused_for_load; // The ReadyForQuery is the pooler's as well.
         for step in group.steps.drain(..) {
             if matches!(step.statement, Statement::Insert(_) | Statement::CopyIn) && !group.ends_transaction {
                 context.checker.claim(step.tag, Claim::NotApplied);

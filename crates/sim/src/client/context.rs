@@ -38,6 +38,8 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) mends: bool,
     /// The pooler may answer a plain BEGIN itself, and what ends a transaction without a request.
     pub(crate) defers: bool,
+    /// A client that waits for a server may be refused.
+    pub(crate) refuses: bool,
     /// A client outside a transaction holds no server.
     pub(crate) shares: bool,
     /// The faults are still on: bad manners are allowed.

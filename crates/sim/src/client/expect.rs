@@ -88,6 +88,11 @@ impl Step {
         Step { kind, statement, tag, prepared_by, name, limit, taken, filling, begun, rows, stream }
     }
 
+    /// Something of its answer has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun || self.rows > 0
+    }
+
     /// Whether something with this tag may concern this step.
     pub(crate) fn is_of(&self, tag: Tag) -> bool {
         tag == self.tag || tag == self.prepared_by

@@ -198,7 +198,9 @@ impl Client {
     pub(crate) fn hung_up(&mut self, context: &mut ClientContext<'_>) {
         if self.phase != Phase::Over {
             let asked_for_it = self.wild.as_ref().is_some_and(|wild| wild.asked_for_it());
-            if context.fair && !self.disturbed && !asked_for_it && !self.awaits_refusal() {
+            // Refused in a transaction that the pooler has begun for it, by words that did not reach it.
+            let is_overload = context.refuses && context.defers;
+            if context.fair && !self.disturbed && !asked_for_it && !is_overload && !self.awaits_refusal() {
                 self.object("unfair", format!("was hung up on while {:?}", self.phase), context);
             }
             self.leave(context);

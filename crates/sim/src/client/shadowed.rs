@@ -45,7 +45,7 @@ impl Wild {
     /// Such a client, now and then.
     pub(super) fn draw(number: u32, context: &mut ClientContext<'_>) -> Option<Box<Wild>> {
         let client_mix = context.client_mix;
-        if !context.prng.chance(client_mix.wild_per_million) {
+        if context.refuses || !context.prng.chance(client_mix.wild_per_million) {
             return None;
         }
         let named = context.named && !context.spoils;

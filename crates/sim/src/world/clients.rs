@@ -38,6 +38,7 @@ impl<P: Pooler> World<P> {
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: self.pools && pooling.max_prepared_statements > 0 && pooling.always_names() && shares,
             defers: pooling.deferred_begin && !own,
+            refuses: pooling.queueing.refuses(),
             shares,
             chaos: self.era == Era::Chaos,
         };
@@ -82,6 +83,7 @@ impl<P: Pooler> World<P> {
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: false,
             defers: false,
+            refuses: pooling.queueing.refuses(),
             shares: pooling.pool_mode == PoolMode::Transaction || pooling.reloads.pool_mode,
             chaos: !probing,
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use messages::Command;
-use settings::{AuthType, Config, PoolMode};
+use settings::{AuthType, Config, PoolMode, QueueBy, QueueOrder};
 
 use super::World;
 use super::operator::Undo;
@@ -28,7 +28,7 @@ impl<P: Pooler> World<P> {
         let reloads = self.swarm.pooling.reloads.clone();
         let mut kinds: Vec<Change<P>> = vec![Self::resize];
         if !only_size {
-            let possible: [(bool, Change<P>); 7] = [
+            let possible: [(bool, Change<P>); 8] = [
                 (reloads.pool_mode, Self::change_mode),
                 (self.swarm.pooling.max_prepared_statements > 0, Self::change_statements),
                 (reloads.reset_query, Self::change_reset_query),
@@ -36,6 +36,7 @@ impl<P: Pooler> World<P> {
                 (reloads.timeouts, Self::change_timeouts),
                 (reloads.auth, Self::change_auth),
                 (reloads.hosts, Self::change_host),
+                (self.swarm.pooling.queueing.fair.is_some(), Self::change_queue),
             ];
             kinds.extend(possible.iter().filter(|(possible, _)| *possible).map(|(_, kind)| *kind));
         }
@@ -120,6 +121,18 @@ impl<P: Pooler> World<P> {
         config.secrets = Arc::new(secrets.collect());
     }
 
+    fn change_queue(&mut self, config: &mut Config, database: &str) {
+        let order = self.prng.pick(&[QueueOrder::Fifo, QueueOrder::Fair]);
+        let by = self.prng.pick(&[QueueBy::User, QueueBy::ApplicationName, QueueBy::ClientAddr]);
+        match config.databases.get_mut(database).filter(|_| self.prng.chance(500_000)) {
+            Some(entry) => {
+                let entry = Arc::make_mut(entry);
+                (entry.queue, entry.queue_by) = (Some(order), Some(by));
+            }
+            None => (config.global.queue, config.global.queue_by) = (order, by),
+        }
+    }
+
     fn change_host(&mut self, config: &mut Config, database: &str) {
         let host = self.prng.pick(setup::HOSTS);
         if let Some(entry) = config.databases.get_mut(database) {
@@ -133,6 +146,7 @@ impl<P: Pooler> World<P> {
         let global = &mut config.global;
         global.query_wait_timeout = Duration::from_micros(120 * SECOND_US);
         global.query_timeout = Duration::ZERO;
+        (global.queue_limit, global.queue_target) = (0, Duration::ZERO);
         global.idle_transaction_timeout = Duration::ZERO;
         global.transaction_timeout = Duration::ZERO;
         global.client_idle_timeout = Duration::ZERO;
