@@ -256,6 +256,11 @@ impl ReplyQueue {
         self.has_local
     }
 
+    /// The end of a COPY was sent that the server has not said to read yet.
+    pub(crate) fn has_copy_end(&self) -> bool {
+        self.has_local && self.queue.contains(&PendingReply::CopyEnd)
+    }
+
     /// Takes the oldest entry if the server does not answer it.
     #[inline(never)]
     pub(crate) fn pop_local(&mut self) -> Option<PendingReply> {

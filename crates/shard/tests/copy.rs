@@ -172,3 +172,31 @@ fn a_statement_that_is_parsed_behind_a_copy_whose_failure_is_not_known_yet_can_b
     world.receive(first, &bound);
     assert_eq!(world.tags(server), "BES");
 }
+
+#[test]
+fn a_close_behind_syncs_of_a_failed_copy_is_answered_in_its_place() {
+    for ignored in [0, 1] {
+        let (mut world, first, _, server) = world(&message(|out| {
+            encode::parse(out, b"s", b"select 1", &[]);
+            encode::sync(out);
+        }));
+        let prepared = message(|out| {
+            encode::parse_complete(out);
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(server, &prepared);
+        let mut asked = copy_with_syncs(true);
+        asked.extend(message(|out| {
+            encode::close(out, b'S', b"s");
+            encode::sync(out);
+        }));
+        world.receive(first, &asked);
+        world.sent.clear();
+        // The Sync among the data may have been ignored; the one before the Close was not.
+        let readies = [ready(), ready()][ignored..].concat();
+        world.receive(server, &[refusal(true), readies, nothing()].concat());
+        let expected = format!("12GE{}3Z", "Z".repeat(2 - ignored));
+        assert_eq!(world.tags(first), expected, "{ignored} ignored");
+        assert!(world.closed.is_empty());
+    }
+}

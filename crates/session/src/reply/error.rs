@@ -90,6 +90,7 @@ impl Step<'_, '_> {
             }
             PendingReply::LocalParseComplete
             | PendingReply::LocalCloseComplete
+            | PendingReply::NamedClose
             | PendingReply::InternalOwnParse => names += 1,
             _ => {}
         });

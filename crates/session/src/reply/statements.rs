@@ -219,6 +219,11 @@ impl Step<'_, '_> {
                 self.server.replies.pop();
                 ReplyAction::Pass
             }
+            Some(PendingReply::NamedClose) => {
+                self.server.replies.pop();
+                self.confirm();
+                ReplyAction::Pass
+            }
             Some(PendingReply::InternalClose(statement)) => {
                 self.server.replies.pop();
                 self.server.statements.answered(statement, false);

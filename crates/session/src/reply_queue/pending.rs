@@ -51,6 +51,8 @@ pub(crate) enum PendingReply {
     InternalClose(StatementId),
     /// The client's Close of a named statement, which the server keeps: Weir sends CloseComplete.
     LocalCloseComplete,
+    /// The same behind a COPY whose end is in doubt: the server, which is sent a Close of nothing, says when it is the turn of its CloseComplete.
+    NamedClose,
     /// CopyDone or CopyFail: no reply of its own; ends what a COPY swallows.
     CopyEnd,
     /// A query of Weir's own: swallow everything up to its ReadyForQuery.

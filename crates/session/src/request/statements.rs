@@ -183,8 +183,8 @@ impl Step<'_, '_> {
             return RequestAction::AwaitReplies;
         }
         match (header.tag, found) {
-            (tag::CLOSE, Lookup::Is(_)) => self.close(name, out),
-            (tag::CLOSE, _) => self.close_nothing(at, out),
+            (tag::CLOSE, Lookup::Is(_)) => self.close(name, at, out),
+            (tag::CLOSE, _) => self.close_nothing(PendingReply::Close, at, out),
             (_, Lookup::Is(statement)) => {
                 let Ok((statement, before)) = self.before_named(name, statement, header, at, out) else {
                     return RequestAction::AwaitReplies;
@@ -197,10 +197,14 @@ impl Step<'_, '_> {
     }
 
     /// The server keeps the statement.
-    fn close(&mut self, name: &[u8], out: &mut impl Output) {
+    fn close(&mut self, name: &[u8], at: Boundary, out: &mut impl Output) {
         let segment = self.server.replies.segment();
         if let Some(names) = &mut self.request.statements {
             names.close(name, segment);
+        }
+        // How often the server says ReadyForQuery behind a COPY that fails is not known: CloseComplete has its place among them.
+        if !self.server.copy.is_at_rest() || self.server.replies.has_copy_end() {
+            return self.close_nothing(PendingReply::NamedClose, at, out);
         }
         self.flush(out);
         self.send_local(PendingReply::LocalCloseComplete, encode::close_complete, out);
@@ -209,12 +213,12 @@ impl Step<'_, '_> {
     /// Closing a statement that does not exist is no error; the server answers it.
     #[cold]
     #[inline(never)]
-    fn close_nothing(&mut self, at: Boundary, out: &mut impl Output) {
+    fn close_nothing(&mut self, pending: PendingReply, at: Boundary, out: &mut impl Output) {
         self.flush(out);
         send(&mut self.server.replay_buffer, at, out, |bytes| {
             rename::target(bytes, tag::CLOSE, b'S', &server_name(NO_STATEMENT));
         });
-        self.server.owe(PendingReply::Close);
+        self.server.owe(pending);
     }
 
     fn describe(
