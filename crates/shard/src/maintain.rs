@@ -304,7 +304,7 @@ impl ShardState {
         let idle: Vec<_> = local_pool.pool.idle().to_vec();
         for idle in idle {
             let conn = ConnId(idle.server);
-            if let Some(reason) = server_end::reason_to_close(&self.core, conn) {
+            if let Some(reason) = server_end::reason_to_close_idle(&self.core, conn) {
                 server_end::close_server(&mut self.core, conn, reason);
             } else if passed(self.core.now.mono_us, idle.since_us, idle_timeout_us)
                 && is_above_minimum(&self.core, pool_id)

@@ -426,6 +426,31 @@ fn a_lifetime_shorter_than_a_login_still_serves_once() {
 }
 
 #[test]
+fn a_lifetime_shorter_than_a_login_opens_the_minimum_no_faster_than_idle_servers_are_looked_at() {
+    let mut world = World::new("server_lifetime = 0.001\ndefault_pool_size = 2\nmin_pool_size = 1");
+    world.client(&[]);
+    world.pass(400); // The minimum is opened.
+    let mut servers = vec![];
+    for _ in 0..300 {
+        let opening = (!world.connecting.is_empty()).then(|| world.connected());
+        world.pass(10);
+        if let Some(server) = opening {
+            world.sent.remove(&server);
+            world.log_in(server, &[]);
+            servers.push(server);
+        }
+        for server in servers.clone() {
+            if world.tags(server).contains('X') {
+                world.event(Event::HungUp { conn: server });
+            }
+        }
+    }
+    let logins = servers.len();
+    assert!((2..=10).contains(&logins), "{logins} logins in three seconds");
+    assert!((logins - 1..=logins).contains(&world.closed.len()), "{} of {logins} closed", world.closed.len());
+}
+
+#[test]
 fn a_server_that_does_not_take_parameters_is_given_up() {
     let mut world = World::new("default_pool_size = 1\nserver_connect_timeout = 2");
     let client = world.client(&[("application_name", "a")]);

@@ -196,11 +196,7 @@ pub(crate) fn reason_to_close_in(
     if server.protocol.is_tainted() || server.protocol.keeps_client() {
         return Some(CloseReason::StateUnknown);
     }
-    let lifetime_us = micros(core.config.server_lifetime(&local_pool.database));
-    let age_us = core.now.mono_us.saturating_sub(server.since_us);
-    // An unused server serves the client that waits for it, however short its lifetime.
-    let may_go = server.used_by != UsedBy::Nothing || lifetime_us > 0 && local_pool.pool.queue.is_empty();
-    if age_us >= lifetime_us && may_go {
+    if server.used_by != UsedBy::Nothing && is_lifetime_over(core, server, local_pool) {
         return Some(CloseReason::LifetimeOver);
     }
     let oversized = local_pool.pool.is_oversized(0) && local_pool.pool.queue.is_empty();
@@ -211,6 +207,27 @@ pub(crate) fn reason_to_close_in(
         return Some(CloseReason::Evicted);
     }
     local_pool.pool.paused.then_some(CloseReason::Paused)
+}
+
+#[inline(always)]
+fn is_lifetime_over(core: &Core, server: &Server, local_pool: &LocalPool) -> bool {
+    let lifetime_us = micros(core.config.server_lifetime(&local_pool.database));
+    core.now.mono_us.saturating_sub(server.since_us) >= lifetime_us
+}
+
+/// Why an idle server should be closed, which is asked three times a second. One that was never used ends its lifetime only here: it serves the client that waits for
+/// it, however short that is, and a pool that keeps a minimum does not log in again without a pause.
+pub(crate) fn reason_to_close_idle(core: &Core, conn: ConnId) -> Option<CloseReason<'static>> {
+    let reason = reason_to_close(core, conn);
+    if reason.is_some() {
+        return reason;
+    }
+    let server = core.conns.server(conn)?;
+    let local_pool = core.local_pools.get(server.pool)?;
+    let is_single_use = core.config.server_lifetime(&local_pool.database).is_zero();
+    let is_over =
+        !is_single_use && local_pool.pool.queue.is_empty() && is_lifetime_over(core, server, local_pool);
+    is_over.then_some(CloseReason::LifetimeOver)
 }
 
 /// How many servers of this pool are closing and still have their permit. Looks at every connection.
