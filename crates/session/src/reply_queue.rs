@@ -29,8 +29,11 @@ pub(crate) struct ReplyQueue {
     segment: u64,
     /// The number behind the last entry whose execution may change which statements are prepared.
     changes_before: u64,
-    /// At most this many entries are unanswered at a time.
+    /// At most this many entries are unanswered at a time; 0: whether anything is sent is looked at each time.
     most: usize,
+    is_held: bool,
+    /// Nothing is sent but what belongs to a request, or a transaction, that the server has begun.
+    ends: bool,
     /// The names that entries are refused for, with their numbers.
     refused: VecDeque<(u64, Box<[u8]>)>,
     /// Something was pushed that the server does not answer, and the queue has not been empty since.
@@ -60,6 +63,8 @@ impl Default for ReplyQueue {
             segment: 0,
             changes_before: 0,
             most,
+            is_held: false,
+            ends: false,
             refused,
             has_local,
             internal_bytes,
@@ -89,17 +94,42 @@ impl ReplyQueue {
 
     /// No further request is sent until [`ReplyQueue::release`].
     pub(crate) fn hold(&mut self) {
-        self.most = 0;
+        (self.most, self.is_held) = (0, true);
     }
 
     /// Requests are sent again.
     pub(crate) fn release(&mut self) {
-        self.most = UNANSWERED_MAX;
+        self.is_held = false;
+        self.most = if self.ends { 0 } else { UNANSWERED_MAX };
+    }
+
+    /// From here on a request is sent only as a part of what was begun, when all those before it are answered.
+    pub(crate) fn end(&mut self) {
+        (self.most, self.ends) = (0, true);
+    }
+
+    #[inline]
+    pub(crate) fn ends(&self) -> bool {
+        self.ends
+    }
+
+    /// Where [`ReplyQueue::is_full`]: the next message of the client has to wait. `is_at_rest`: no request and no transaction goes on.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn keeps_next(&self, is_at_rest: bool) -> bool {
+        let may_go_on = self.ends && !self.is_held && self.len() < UNANSWERED_MAX;
+        !may_go_on || is_at_rest || self.is_behind_request()
+    }
+
+    /// A request is unanswered, and all of it was sent.
+    fn is_behind_request(&self) -> bool {
+        let mut newest = self.queue.iter().rev().skip_while(|pending| **pending == PendingReply::CopyEnd);
+        newest.next().is_some_and(|pending| pending.ends_with_ready())
     }
 
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.most == 0
+        self.is_held
     }
 
     /// Counts bytes that the client has not sent and that go to the server, or are kept until a reply comes.
@@ -118,7 +148,9 @@ impl ReplyQueue {
 
     /// The number of the oldest reply owed once a request that has to wait now may be looked at again.
     pub(crate) fn awaited(&self) -> u64 {
-        if self.is_full() {
+        if self.ends && self.is_behind_request() {
+            self.next_number()
+        } else if self.is_full() {
             self.answered + (self.queue.len() as u64 / 2).max(1)
         } else if self.internal_bytes_full()
             || matches!(self.queue.back(), Some(PendingReply::InternalDescribe(..)))

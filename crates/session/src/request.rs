@@ -269,7 +269,7 @@ impl Step<'_, '_> {
 
     #[inline(always)]
     fn frame(&mut self, header: Header, rest: &[u8], at: Boundary, out: &mut impl Output) -> RequestAction {
-        if self.server.replies.is_full() && self.executes() {
+        if self.server.replies.is_full() && self.executes() && self.keeps_next() {
             return unknown(header.tag)
                 .map_or(RequestAction::AwaitReplies, |fault| RequestAction::Stop(fault.into()));
         }
@@ -309,6 +309,12 @@ impl Step<'_, '_> {
     /// The server does what it is asked, as far as is known.
     fn executes(&self) -> bool {
         !self.server.copy.is_reading() && !self.server.skipping.is_on()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keeps_next(&self) -> bool {
+        self.server.replies.keeps_next(self.server.transaction.is_at_rest())
     }
 
     /// A Query or FunctionCall is sent, perhaps behind an Execute of the same segment.

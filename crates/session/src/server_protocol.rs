@@ -321,6 +321,18 @@ impl ServerProtocol {
         self.gate.open();
     }
 
+    /// From here on the server gets nothing that does not belong to a request, or a transaction, that it has begun: what its client sends behind that is kept, for
+    /// another server.
+    pub fn end_requests(&mut self) {
+        self.replies.end();
+    }
+
+    /// [`ServerProtocol::end_requests`] was called.
+    #[must_use]
+    pub fn ends_requests(&self) -> bool {
+        self.replies.ends()
+    }
+
     /// The server leaves its client: what waits for parameters, and what was reset, is that client's.
     #[inline]
     pub fn leave_client(&mut self) {

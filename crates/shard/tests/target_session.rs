@@ -261,6 +261,134 @@ fn connections_to_a_primary_that_was_left_behind_end_as_they_become_free() {
     assert!(world.tags(old).contains('X'));
 }
 
+/// A client's request runs on the first primary when another connection finds that there is a newer one, which is returned, too. `begins` is what the client has
+/// sent of it by then.
+fn left_behind_during(begins: &[u8], mode: &str) -> (World, ConnId, ConnId, ConnId) {
+    let (mut world, client) =
+        waiting(&format!("host=a,b port=1 target_session_attrs=primary pool_size=2 pool_mode={mode}"));
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.receive(client, begins);
+    let new = another_pool_finds_the_next(&mut world);
+    assert!(!world.closed.contains(&old) && !world.text(old).contains("of the new one"));
+    (world, client, old, new)
+}
+
+/// Another user's pool of the same entry connects to the next primary.
+fn another_pool_finds_the_next(world: &mut World) -> ConnId {
+    let other = world.accept();
+    let startup = message(|out| {
+        encode::startup(out, wire::startup::Version::V3_0, &[(b"user", b"v"), (b"database", b"d")]);
+    });
+    world.receive(other, &startup);
+    let (new, _) = opening(world);
+    reports_as(world, new, &PRIMARY, (CLUSTER, Some(2)));
+    new
+}
+
+/// The next connection is one of the client's pool to the new primary: what it gets.
+fn goes_to_the_next(world: &mut World) -> String {
+    let (next, _) = opening(world);
+    reports_as(world, next, &PRIMARY, (CLUSTER, Some(2)));
+    world.text(next)
+}
+
+#[test]
+fn what_is_sent_behind_a_request_of_a_primary_that_was_left_behind_is_the_next_ones() {
+    let query = |text: &str| message(|out| encode::query(out, text.as_bytes()));
+    let parse = message(|out| {
+        encode::parse(out, b"", b"select 1", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+    });
+    let execute = message(|out| {
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let copied = message(|out| {
+        encode::copy_data(out, b"1\n");
+        encode::copy_done(out);
+    });
+    let answered = |tag: &str, status| {
+        message(|out| {
+            encode::command_complete(out, tag);
+            encode::ready(out, status);
+        })
+    };
+    let executed = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    let begun = || answered("BEGIN", Status::InTransaction);
+    let copy_in = || message(|out| encode::copy_in(out, 0, 1));
+    let insert = query("insert into t values (1) -- of the new one");
+    for (name, begins, answers_first, goes_on, sent, answers) in [
+        ("a query", query("select 1"), vec![], vec![], "", answered("SELECT 1", Status::Idle)),
+        ("a segment", parse, vec![], execute, "ES", executed),
+        ("a block", query("begin"), begun(), query("commit"), "Q", answered("COMMIT", Status::Idle)),
+        ("a copy", query("copy t from stdin"), copy_in(), copied, "dc", answered("COPY 1", Status::Idle)),
+    ] {
+        let (mut world, client, old, _) = left_behind_during(&begins, "transaction");
+        world.receive(old, &answers_first);
+        world.sent.clear();
+        world.receive(client, &[goes_on, insert.clone()].concat());
+        assert_eq!(world.tags(old), sent, "{name}");
+        assert!(world.paused.contains(&client), "{name}");
+        world.receive(old, &answers);
+        assert_eq!(world.tags(old), "X", "{name}");
+        assert!(world.tags(client).ends_with('Z'), "{name}");
+        assert!(goes_to_the_next(&mut world).contains("of the new one"), "{name}");
+        assert!(!world.paused.contains(&client) && !world.closed.contains(&client), "{name}");
+    }
+}
+
+#[test]
+fn of_requests_that_wait_behind_each_other_a_primary_that_was_left_behind_gets_those_that_were_sent() {
+    let three = message(|out| (0..3).for_each(|_| encode::query(out, b"select 1")));
+    let (mut world, client, old, _) = left_behind_during(&three, "transaction");
+    world.sent.clear();
+    world.query(client, "select 'of the new one'");
+    for _ in 0..3 {
+        assert_eq!(world.tags(old), "");
+        world.answer(old, Status::Idle);
+        assert_eq!(world.tags(client), "CZ");
+    }
+    assert_eq!(world.tags(old), "X");
+    assert!(goes_to_the_next(&mut world).contains("of the new one"));
+}
+
+#[test]
+fn a_primary_that_is_left_behind_while_it_is_made_like_its_client_gets_no_request() {
+    let mut world = World::new(
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2",
+    );
+    let client = world.client(&[("application_name", "a")]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 'of the new one'");
+    assert!(world.text(old).contains("SET application_name"));
+    another_pool_finds_the_next(&mut world);
+    let set = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"a");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &set);
+    assert_eq!(world.tags(old), "X");
+    assert!(goes_to_the_next(&mut world).contains("SET application_name"));
+    assert!(!world.closed.contains(&client));
+}
+
+#[test]
+fn a_client_that_keeps_a_primary_that_was_left_behind_for_its_session_ends_with_its_request() {
+    let select = message(|out| encode::query(out, b"select 1"));
+    let (mut world, client, old, _) = left_behind_during(&select, "session");
+    world.sent.clear();
+    world.query(client, "select 'of the new one'");
+    world.answer(old, Status::Idle);
+    assert_eq!(world.tags(old), "X");
+    assert!(world.text(client).contains("57P01") && world.closed.contains(&client));
+}
+
 #[test]
 fn a_server_of_another_cluster_is_not_used() {
     let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=standby");

@@ -1,10 +1,16 @@
 //! Closing servers that are the primary no longer, because one on a newer timeline was seen.
+//!
+//! Owns that none of them gets a request behind the one that runs, or behind its transaction, also from a client that sends without waiting for answers.
+
+use std::sync::Arc;
+
+use wire::sqlstate;
 
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{checkout, opening, server_end};
+use crate::link::{checkout, client_end, opening, routing, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{Phase, Server};
@@ -13,12 +19,25 @@ use crate::server::{Phase, Server};
 pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
     let newest = core.local_pools.get_mut(pool_id).and_then(LocalPool::take_newer_timeline);
     let Some(newest) = newest else { return };
+    let Some(entry) = core.local_pools.get(pool_id).map(|local_pool| Arc::clone(local_pool.pool.database()))
+    else {
+        return;
+    };
+    // What one pool of the entry has seen holds for the others, too.
+    let is_of_entry = |server: &Server| {
+        core.local_pools
+            .get(server.pool)
+            .is_some_and(|local_pool| Arc::ptr_eq(local_pool.pool.database(), &entry))
+    };
     let is_left =
-        |server: &Server| server.pool == pool_id && server.timeline.is_some_and(|timeline| timeline < newest);
+        |server: &Server| server.timeline.is_some_and(|timeline| timeline < newest) && is_of_entry(server);
     let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
     for conn in left {
         if let Some(server) = core.server(conn) {
             server.close_when_free.set(CloseReason::LeftBehind);
+            if server.dedicated.is_none() {
+                server.protocol.end_requests();
+            }
         }
         close_if_idle(core, conn);
     }
@@ -33,6 +52,34 @@ pub(crate) fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
     checkout::enqueue(core, client_conn, since_us);
     if let Some(pool_id) = pool {
         opening::serve_or_open(core, pool_id);
+    }
+}
+
+/// The server has answered all that it was sent, and no transaction goes on: what its client has sent behind that is for another one.
+pub(crate) fn is_to_be_left(core: &Core, server_conn: ConnId) -> bool {
+    core.conns
+        .find_server(server_conn)
+        .is_some_and(|server| server.protocol.ends_requests() && server.protocol.is_quiet())
+}
+
+/// The client leaves such a server before what it has sent is looked at. One that keeps it for its session is closed.
+#[cold]
+#[inline(never)]
+pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, is_split: bool) {
+    if is_split {
+        routing::answered(core, client_conn, server_conn, true);
+    }
+    checkout::release(core, server_conn);
+    let is_kept = core.conns.find_server(server_conn).is_some_and(|server| {
+        matches!(server.phase, Phase::Linked(linked) if linked == client_conn) && !server.unsent
+    });
+    if is_kept {
+        server_end::close_server(core, server_conn, CloseReason::LeftBehind);
+        let text = CloseReason::LeftBehind.to_string();
+        return client_end::fail_client(core, client_conn, sqlstate::ADMIN_SHUTDOWN, &text);
+    }
+    if core.exporting.is_some() {
+        core.try_export(client_conn);
     }
 }
 

@@ -12,7 +12,8 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
     backpressure, cached, checkout, client_end, deferred_begin, first_message, internal_query,
-    leading_settings, notify, parameters, repeat, routing, sequences, server_end, startup_values,
+    leading_settings, left_behind, notify, parameters, repeat, routing, sequences, server_end,
+    startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -127,7 +128,8 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let protocol = &server.protocol;
     let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
     if client.deferred_begin.is_some() {
-        if deferred_begin::waits_for_sequences(client, server, &core.registry, bytes) {
+        let is_left_behind = server.protocol.ends_requests() && server.protocol.is_quiet();
+        if is_left_behind || deferred_begin::waits_for_sequences(client, server, &core.registry, bytes) {
             input.hold(&mut client.request.held);
             return held_back(core, client_conn, server_conn);
         }
@@ -228,8 +230,12 @@ fn waits(server: &Server) -> bool {
 #[cold]
 #[inline(never)]
 fn held_back(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
-    if !sequences::settle(core, client_conn, server_conn) {
-        backpressure::pause_client(core, client_conn);
+    if sequences::settle(core, client_conn, server_conn) {
+        return;
+    }
+    backpressure::pause_client(core, client_conn);
+    if left_behind::is_to_be_left(core, server_conn) {
+        left_behind::leave(core, server_conn, client_conn, false);
     }
 }
 
@@ -454,6 +460,9 @@ fn requests_answered(
         track_answered(core, server_conn, client_conn, outcome, took_us);
     }
     if outcome.unblocked && !outcome.lost {
+        if left_behind::is_to_be_left(core, server_conn) {
+            return left_behind::leave(core, server_conn, client_conn, is_split);
+        }
         send_blocked_requests(core, server_conn, client_conn);
     }
     if is_split {

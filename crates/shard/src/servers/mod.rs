@@ -16,7 +16,9 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::{Effect, TlsRequest};
 use crate::greeting::ServerGreeting;
-use crate::link::{checkout, dedicated, greet, internal_query, opening, routing, server_end, standbys};
+use crate::link::{
+    checkout, dedicated, greet, internal_query, left_behind, opening, routing, server_end, standbys,
+};
 use crate::local_pools::local_pool::LocalPool;
 use crate::log_format::excerpt;
 use crate::server::{Phase, Server};
@@ -147,7 +149,7 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     if is_first && core.exporting.is_some() {
         core.effects.push(Effect::FirstServerReported(pool_id));
     }
-    crate::link::left_behind::leave_old_primary(core, pool_id);
+    left_behind::leave_old_primary(core, pool_id);
     greet::send_greetings(core, pool_id);
     if !behind.is_empty() {
         internal_query::unlinked_server_received(core, conn, behind);
@@ -190,8 +192,11 @@ fn closes_unwanted(core: &mut Core, conn: ConnId, info: Option<&ServerInfo>) -> 
     };
     let global = &core.config.global;
     let Some(text) = local_pool.refuses(info, &server.target, global, now_us) else { return false };
+    let pool_id = server.pool;
     login_failed(core, conn, &text);
     server_end::close_server(core, conn, CloseReason::Message(&text));
+    // It may be the next primary, which a pool for reads has no use for.
+    left_behind::leave_old_primary(core, pool_id);
     true
 }
 
