@@ -18,7 +18,7 @@ sim="$CARGO_TARGET_DIR/release/weir-sim"
 
 missed=0
 for bug in ${*:-$("$sim" --bugs)}; do
-    # Reads go to standbys only in seeds with a cluster, which are not run without being asked for.
+    # Reads go to standbys only in seeds with a cluster, one in six.
     case "$bug" in
         old_primary_served | own_write_unread | standby_pipelined) of=--clusters ;;
         *) of= ;;

@@ -26,6 +26,15 @@ pub(crate) enum Next {
     Malformed,
 }
 
+/// What becomes of a Query, FunctionCall or Sync that a server has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestEnd {
+    /// ReadyForQuery answers it.
+    Answered,
+    /// Nothing does: it is skipped, or comes amidst the data of a COPY. `awaits_sync`: what it was sent in ends with a Sync that is to come.
+    Ignored { awaits_sync: bool },
+}
+
 impl Frames {
     /// Adds bytes as they came.
     pub(crate) fn push(&mut self, bytes: &[u8]) {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::invariants::InvariantChecker;
-use crate::protocol::{Fields, Frames, Next};
+use crate::protocol::{Fields, Frames, Next, RequestEnd};
 use crate::sql::Tag;
 
 const CANCEL: u32 = 80_877_102;
@@ -78,6 +78,8 @@ pub(crate) struct Tap {
     shown_timeline: Option<u32>,
     /// The pooler makes it like a client, which gets it next: it was chosen before.
     prepares: bool,
+    /// A request was sent behind one of the same client that is not answered.
+    follows: bool,
     /// One byte, not a frame, answers.
     asked_for_tls: bool,
     to_server: Frames,
@@ -109,6 +111,7 @@ impl Tap {
             requests: 0,
             asks_timeline: false,
             prepares: false,
+            follows: false,
             told_timeline: None,
             shown_timeline: None,
             asked_for_tls: false,
@@ -128,12 +131,15 @@ impl Tap {
 
     /// The server has read so many more of the messages that ReadyForQuery answers, unless it skips them, or ignores a Sync
     /// amidst the data of a COPY: then what was sent since is no request of its own yet.
-    pub(crate) fn read(&mut self, readies: impl IntoIterator<Item = bool>) {
-        for answered in readies {
+    pub(crate) fn read(&mut self, ends: impl IntoIterator<Item = RequestEnd>) {
+        for end in ends {
             let Some(at) = self.points.iter().position(|point| !point.read) else { return };
-            if answered {
+            let RequestEnd::Ignored { awaits_sync } = end else {
                 self.points[at].read = true;
-            } else if let Some(point) = self.points.remove(at) {
+                continue;
+            };
+            self.amidst |= awaits_sync && at + 1 == self.points.len();
+            if let Some(point) = self.points.remove(at) {
                 let next = self.points.get_mut(at).map_or(&mut self.batch, |point| &mut point.owner);
                 *next = next.or(point.owner);
             }
@@ -220,6 +226,11 @@ impl Tap {
             && self.to_server.is_empty()
     }
 
+    /// A client's request was sent behind another one of it that is not answered.
+    pub(crate) fn take_follows(&mut self) -> bool {
+        std::mem::take(&mut self.follows)
+    }
+
     fn begin(&mut self, cancels: &Cancels<'_>) {
         self.began = self.moment(cancels);
         let TimePoint { owed, status, cancel } = self.began;
@@ -244,6 +255,8 @@ impl Tap {
         if let Some(Tag { client, .. }) = tag {
             self.requests += 1;
             self.last = tag;
+            let is_first = kind != b'd' && !self.amidst && self.batch.is_none();
+            self.follows |= is_first && self.points.back().is_some_and(|point| point.owner == Some(client));
             self.claim(client, kind, checker, cancels);
         }
         match kind {
@@ -414,6 +427,31 @@ mod tests {
             tap.sent(&query(2), checker, QUIET);
         });
         assert_eq!([owed, open, torn], [Some("I2"); 3]);
+    }
+
+    #[test]
+    fn what_a_server_skips_goes_on_until_a_sync() {
+        verdict(|tap, checker| {
+            tap.sent(&query(1), checker, QUIET);
+            tap.read([RequestEnd::Ignored { awaits_sync: true }]);
+            assert!(!tap.is_at_rest(), "a Query that is skipped ends nothing");
+            tap.sent(&query(1), checker, QUIET);
+            assert!(!tap.take_follows(), "it is no request of its own");
+            tap.sent(b"S\0\0\0\x04", checker, QUIET);
+            tap.read([RequestEnd::Ignored { awaits_sync: true }, RequestEnd::Answered]);
+            tap.received(&ready(b'I'), checker);
+            assert!(tap.is_at_rest());
+        });
+    }
+
+    #[test]
+    fn a_request_behind_one_that_is_not_answered_is_seen() {
+        verdict(|tap, checker| {
+            tap.sent(&query(1), checker, QUIET);
+            assert!(!tap.take_follows());
+            tap.sent(&query(1), checker, QUIET);
+            assert!(tap.take_follows() && !tap.take_follows());
+        });
     }
 
     #[test]

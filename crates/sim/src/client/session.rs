@@ -230,6 +230,11 @@ impl Client {
         self.view.status != Status::Idle
     }
 
+    /// Whether something that it has sent is not answered, or not ended: what it sends now comes behind that.
+    pub(crate) fn is_amidst_requests(&self) -> bool {
+        self.wild.as_ref().map_or(!self.groups.is_empty(), |wild| wild.is_amidst_requests())
+    }
+
     /// Whether it has sent nonsense and will not stay.
     pub(crate) fn gives_up(&self) -> bool {
         self.gives_up_at_us.is_some() && self.phase != Phase::Over

@@ -170,7 +170,7 @@ impl Shadow {
 
     fn collect(&mut self, asked: &[AskedValue]) {
         let before = self.answers.len();
-        self.session.readies.clear();
+        self.session.ends.clear();
         let (mut frames, mut body, mut at) = (Frames::default(), Vec::new(), 0);
         let (bytes, flushed) = self.session.take_all();
         let mut answer = |kind, body: &[u8]| {
@@ -243,6 +243,11 @@ impl Shadow {
     /// Whether ReadyForQuery was the last that it said.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.session.is_at_rest()
+    }
+
+    /// Whether it has ended all requests, and all answers have come.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.answers.is_empty() && self.session.is_at_rest()
     }
 
     /// Whether its transaction has failed.

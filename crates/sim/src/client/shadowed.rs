@@ -81,6 +81,11 @@ impl Wild {
         self.is_certain && self.shadow.as_ref().is_some_and(Shadow::owes)
     }
 
+    /// See [`Client::is_amidst_requests`].
+    pub(super) fn is_amidst_requests(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|shadow| !shadow.has_answered())
+    }
+
     /// It holds nothing but values of sequences, for which the pooler may let no other client wait. (If its question for session state fails, it
     /// does not know that.)
     fn may_sleep(&self, context: &ClientContext<'_>) -> bool {

@@ -9,7 +9,7 @@ use super::replication::Replica;
 use super::reply;
 use super::session::{Progress, Session, SessionContext};
 use crate::network::End;
-use crate::protocol::{Fields, Frames, Next, message};
+use crate::protocol::{Fields, Frames, Next, RequestEnd, message};
 
 const PROTOCOL_3_0: u32 = 196_608;
 const CANCEL: u32 = 80_877_102;
@@ -83,9 +83,9 @@ impl Backend {
         self.frames.push(bytes);
     }
 
-    /// For each Query, FunctionCall and Sync that it has read since this was asked last, whether ReadyForQuery answers it.
-    pub(crate) fn take_readies(&mut self) -> VecDeque<bool> {
-        self.session.as_mut().map(|session| std::mem::take(&mut session.readies)).unwrap_or_default()
+    /// What becomes of each Query, FunctionCall and Sync that it has read since this was asked last.
+    pub(crate) fn take_ends(&mut self) -> VecDeque<RequestEnd> {
+        self.session.as_mut().map(|session| std::mem::take(&mut session.ends)).unwrap_or_default()
     }
 
     /// Whether it has logged in and not ended.

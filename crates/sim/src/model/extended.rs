@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::reply;
 use super::session::{Progress, Session, SessionContext, Status, Work};
 use super::statement::{IN_FAILED, Running};
-use crate::protocol::{Fields, message};
+use crate::protocol::{Fields, RequestEnd, message};
 use crate::sql::{self, Statement, Tag};
 
 /// A prepared statement.
@@ -53,6 +53,18 @@ const NO_STATEMENT: Refusal = ("26000", "prepared statement does not exist", Non
 const NO_PORTAL: Refusal = ("34000", "portal does not exist", None);
 
 impl Session {
+    /// What becomes of this Query, FunctionCall or Sync, which comes now.
+    pub(super) fn end_of_request(&self, kind: u8) -> RequestEnd {
+        if self.is_copying_in() || self.is_streaming() {
+            let is_simple = self.work.as_ref().is_some_and(|work| work.simple);
+            RequestEnd::Ignored { awaits_sync: !is_simple }
+        } else if self.skipping && kind != b'S' {
+            RequestEnd::Ignored { awaits_sync: true }
+        } else {
+            RequestEnd::Answered
+        }
+    }
+
     pub(super) fn parse(&mut self, body: &[u8], near: &mut SessionContext<'_>) {
         match self.try_parse(body) {
             Ok(()) => self.say(b'1', near),

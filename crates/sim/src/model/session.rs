@@ -15,7 +15,7 @@ use super::reply::{self, Sqlstate};
 use super::sequences::Sequences;
 use super::statement::{IN_FAILED, Running};
 use crate::prng::Prng;
-use crate::protocol::{Fields, message, text};
+use crate::protocol::{Fields, RequestEnd, message, text};
 use crate::sql::{self, Statement, Tag};
 use crate::swarm::Servers;
 
@@ -161,8 +161,8 @@ pub(crate) struct Session {
     paused: bool,
     /// PostgreSQL 18: it did; the next command fails for it.
     left_open: bool,
-    /// For each Query, FunctionCall and Sync that was read, whether ReadyForQuery answers it.
-    pub(crate) readies: VecDeque<bool>,
+    /// What becomes of each Query, FunctionCall and Sync that was read.
+    pub(crate) ends: VecDeque<RequestEnd>,
     /// A cancel came while COPY was waiting for data.
     pub(super) cancelled: bool,
     /// The transaction may not write.
@@ -199,7 +199,7 @@ impl Session {
             implicit: false,
             paused: false,
             left_open: false,
-            readies: VecDeque::new(),
+            ends: VecDeque::new(),
             cancelled: false,
             is_read_only: false,
             reported_standby: false,
@@ -276,8 +276,7 @@ impl Session {
     pub(crate) fn message(&mut self, kind: u8, body: &[u8], near: &mut SessionContext<'_>) -> Progress {
         self.is_at_rest = false;
         if matches!(kind, b'Q' | b'F' | b'S') {
-            let skipped = self.skipping && kind != b'S';
-            self.readies.push_back(!(skipped || self.is_copying_in() || self.is_streaming()));
+            self.ends.push_back(self.end_of_request(kind));
         }
         if self.is_copying_in() {
             return self.copy_message(kind, body, near);

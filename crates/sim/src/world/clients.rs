@@ -1,5 +1,6 @@
 //! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
 
+use super::reads::Behind;
 use super::{Era, Owner, ProcessStart, What, World};
 use crate::client::context::ClientContext;
 use crate::client::session::{Client, Phase};
@@ -43,11 +44,13 @@ impl<P: Pooler> World<P> {
             chaos: self.era == Era::Chaos,
         };
         let client = &mut self.clients[number as usize];
-        let (before, goes_on) = (client.requests(), client.is_in_transaction());
+        let before = client.requests();
+        let behind =
+            Behind { transaction: client.is_in_transaction(), requests: client.is_amidst_requests() };
         act(client, &mut scene);
         let acknowledged = std::mem::take(&mut self.checker.acknowledged);
         if self.swarm.hosts.is_some() {
-            self.note_sent(number, before, goes_on);
+            self.note_sent(number, before, behind);
             self.note_acknowledged(number, &acknowledged);
         }
     }

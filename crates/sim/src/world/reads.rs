@@ -8,28 +8,51 @@ use std::collections::{BTreeMap, BTreeSet};
 use settings::ReadConsistency;
 
 use super::{ConnRef, Owner, World};
+use crate::model::backend::Backend;
 use crate::model::replication::Position;
 use crate::pooler::Pooler;
 use crate::setup;
 use crate::sql::Tag;
 use crate::tap::{Purpose, Tap};
 
-/// How many commits were told of when a request was sent.
-#[derive(Clone, Debug, Default)]
+/// How long a thread may take to notice what another one was shown: it looks three times a second. Until then what a client sends behind requests that are not
+/// answered goes where those went, from then on nothing does.
+pub(super) const LEAVES_US: u64 = 400_000;
+
+/// What a client's request comes behind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind {
+    /// A transaction that goes on: its server was chosen when it began.
+    pub(super) transaction: bool,
+    /// Requests that are not answered or not ended: their server may have been chosen before this one was sent.
+    pub(super) requests: bool,
+}
+
+/// Which commits a request has to see.
+#[derive(Clone, Debug)]
 struct Owed {
-    /// To its own client.
+    /// How many its own client had been told of.
     own: usize,
-    /// To clients of its database, by each process.
-    all: Vec<usize>,
+    /// Those that clients of its database had been told of when it was sent.
     sent_us: u64,
+    /// The same where it is executed by a primary that was left behind: when that was chosen, as far as it may still be in use.
+    chosen_us: u64,
+}
+
+/// A row that a client was told of, and when.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    row: Tag,
+    at: Position,
+    told_us: u64,
 }
 
 /// Commits and timelines that were told of.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    own: BTreeMap<u32, Vec<(Tag, Position)>>,
+    own: BTreeMap<u32, Vec<Told>>,
     /// By database, then by process.
-    all: BTreeMap<String, Vec<Vec<(Tag, Position)>>>,
+    all: BTreeMap<String, Vec<Vec<Told>>>,
     owed: BTreeMap<Tag, Owed>,
     /// The newest timeline that a primary has told a process of, and when, by process and database.
     shown: BTreeMap<(usize, String), (u32, u64)>,
@@ -40,17 +63,19 @@ pub(super) struct Reads {
 }
 
 impl<P: Pooler> World<P> {
-    /// A client has sent requests, behind this one. In a transaction that `goes_on` they are owed what its beginning was: its server was chosen then.
-    pub(super) fn note_sent(&mut self, number: u32, before: u32, goes_on: bool) {
-        let database = &self.births[number as usize].database;
+    /// A client has sent requests, behind the one `before`. In a transaction that goes on they are owed what its beginning was.
+    pub(super) fn note_sent(&mut self, number: u32, before: u32, behind: Behind) {
         let reads = &mut self.reads;
-        let all = reads.all.get(database).map_or_else(Vec::new, |all| all.iter().map(Vec::len).collect());
-        let begun = reads.owed.get(&Tag { client: number, request: before }).filter(|_| goes_on).cloned();
-        let owed = begun.unwrap_or_else(|| Owed {
-            own: reads.own.get(&number).map_or(0, Vec::len),
-            all,
-            sent_us: self.clock.now_us(),
-        });
+        let sent_us = self.clock.now_us();
+        let own = reads.own.get(&number).map_or(0, Vec::len);
+        let begun = reads.owed.get(&Tag { client: number, request: before });
+        let owed = match begun {
+            Some(begun) if behind.transaction => begun.clone(),
+            Some(begun) if behind.requests => {
+                Owed { own, sent_us, chosen_us: begun.chosen_us.max(sent_us.saturating_sub(LEAVES_US)) }
+            }
+            _ => Owed { own, sent_us, chosen_us: sent_us },
+        };
         for request in before + 1..=self.clients[number as usize].requests() {
             reads.owed.insert(Tag { client: number, request }, owed.clone());
         }
@@ -59,8 +84,11 @@ impl<P: Pooler> World<P> {
     /// A client was told that these rows are committed.
     pub(super) fn note_acknowledged(&mut self, number: u32, rows: &[Tag]) {
         let Some(hosts) = &self.cluster.replication else { return };
-        let rows: Vec<(Tag, Position)> =
-            rows.iter().filter_map(|row| Some((*row, hosts.position(*row)?))).collect();
+        let told_us = self.clock.now_us();
+        let rows: Vec<Told> = rows
+            .iter()
+            .filter_map(|row| Some(Told { row: *row, at: hosts.position(*row)?, told_us }))
+            .collect();
         let process = self.client_ends[number as usize].and_then(|end| self.process_at(end.peer()));
         if let Some(process) = process {
             let database = self.births[number as usize].database.clone();
@@ -82,24 +110,30 @@ impl<P: Pooler> World<P> {
     /// Servers have read for clients.
     pub(super) fn judge_reads(&mut self) {
         for (tag, backend, at) in std::mem::take(&mut self.cluster.reads) {
-            let end = self.cluster.backend(backend).end.peer();
+            let Backend { end, place, .. } = *self.cluster.backend(backend);
+            let end = end.peer();
             let (Some(hosts), Some(how)) = (&self.cluster.replication, &self.swarm.hosts) else { return };
             let Some(owed) = self.reads.owed.get(&tag) else { continue };
             let database = &self.births[tag.client as usize].database;
             let may_be_old = self.reads.reconnected.contains(database);
-            let misses = |written: &&(Tag, Position)| {
-                let is_let_in = may_be_old && at.timeline < written.1.timeline;
-                !is_let_in && !hosts.has(at, written.1) && !hosts.is_lost(written.1)
+            let misses = |told: &&Told| {
+                let is_let_in = may_be_old && at.timeline < told.at.timeline;
+                !is_let_in && !hosts.has(at, told.at) && !hosts.is_lost(told.at)
             };
+            let is_of_primary = hosts.writes_timeline(place).is_some();
+            let until_us = if is_of_primary { owed.chosen_us } else { owed.sent_us };
             let own = self.reads.own.get(&tag.client).and_then(|own| own.get(..owed.own));
             let mut missed = own.into_iter().flatten().find(misses);
             if how.consistency == ReadConsistency::Database && missed.is_none() {
                 let all = self.process_at(end).and_then(|process| {
-                    self.reads.all.get(database)?.get(process)?.get(..*owed.all.get(process)?)
+                    let all = self.reads.all.get(database)?.get(process)?;
+                    all.get(..all.partition_point(|told| told.told_us < until_us))
                 });
                 missed = all.into_iter().flatten().find(misses);
             }
-            if let Some((row, written)) = missed.filter(|_| how.consistency != ReadConsistency::Eventual) {
+            if let Some(Told { row, at: written, .. }) =
+                missed.filter(|_| how.consistency != ReadConsistency::Eventual)
+            {
                 let text = format!(
                     "{tag} was read at {at:?}, without {row} at {written:?}, which was told of before"
                 );
@@ -129,8 +163,9 @@ impl<P: Pooler> World<P> {
         self.reads.reconnected.extend(databases.filter(|name| database.is_none_or(|one| name == one)));
     }
 
-    /// A client's request, which is newer than what was shown, was sent to a server that was at rest: that is no primary of an older timeline than was shown.
-    pub(super) fn expect_not_left_behind(&mut self, spot: ConnRef, tap: &Tap) {
+    /// A client's request, which is newer by so much than what was shown, was sent to a server that was at rest or had not answered another request: that is no
+    /// primary of an older timeline than was shown.
+    pub(super) fn expect_not_left_behind(&mut self, spot: ConnRef, tap: &Tap, newer_us: u64) {
         let Some(hosts) = &self.cluster.replication else { return };
         let Purpose::Session { database, .. } = &tap.purpose else { return };
         let address =
@@ -141,10 +176,13 @@ impl<P: Pooler> World<P> {
         };
         let name = (self.shards[spot.shard].process, database.clone());
         let (shown, shown_us) = self.reads.shown.get(&name).copied().unwrap_or_default();
-        self.reads.known.insert(name);
+        // What is sent behind other requests may go to a server of before RECONNECT.
+        if newer_us == 0 {
+            self.reads.known.insert(name);
+        }
         // A server that has been chosen for a request by then may get it.
         let sent_us = tap.last.and_then(|tag| self.reads.owed.get(&tag)).map_or(0, |owed| owed.sent_us);
-        if timeline < shown && sent_us > shown_us {
+        if timeline < shown && sent_us > shown_us + newer_us {
             let text = format!(
                 "shard {} sent a request to a primary of timeline {timeline} after {shown} was shown",
                 spot.shard

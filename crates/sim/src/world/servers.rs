@@ -90,13 +90,13 @@ impl<P: Pooler> World<P> {
 
     pub(super) fn end_backend(&mut self, number: u32, ending: Ending) {
         let backend = self.cluster.backend(number);
-        let (end, readies) = (backend.end, backend.take_readies());
+        let (end, ends) = (backend.end, backend.take_ends());
         backend.kill();
         // What it had read before it ended cannot be asked any more.
         if let Owner::Pooler(spot) = self.owner(end.peer())
             && let Some(tap) = self.socket(spot).and_then(|socket| socket.tap.as_mut())
         {
-            tap.read(readies);
+            tap.read(ends);
         }
         if self.owner(end) != Owner::Nobody {
             self.network.close(end, ending, &mut self.clock);

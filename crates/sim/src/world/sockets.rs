@@ -7,10 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use shard::{ClientMove, ConnId, ConnectFault, Event, Peer};
 
+use super::reads::LEAVES_US;
 use super::{ConnRef, Owner, What, World};
 use crate::model::cluster::Attempt;
 use crate::network::{End, Ending};
 use crate::pooler::Pooler;
+use crate::protocol::RequestEnd;
 use crate::setup::{self, PORT};
 use crate::tap::{Cancels, Purpose, Tap};
 use crate::trace::Readable;
@@ -242,11 +244,11 @@ impl<P: Pooler> World<P> {
         let mut bytes = Vec::new();
         self.network.read(end, usize::try_from(most).unwrap_or(1), &mut bytes, &mut self.clock);
         self.trace.bytes(&bytes);
-        let readies = self.readies(end);
+        let ends = self.ends(end);
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
         let mut shown = None;
         if let Some(tap) = &mut socket.tap {
-            tap.read(readies);
+            tap.read(ends);
             tap.received(&bytes, &mut self.checker);
             if let (Some(timeline), Purpose::Session { database, .. }) =
                 (tap.take_shown_timeline(), &tap.purpose)
@@ -284,7 +286,7 @@ impl<P: Pooler> World<P> {
         socket.unsent.extend(bytes);
         let (spot, end) = (socket.spot, socket.end);
         let Some(mut tap) = socket.tap.take() else { return };
-        tap.read(end.map(|end| self.readies(end)).unwrap_or_default());
+        tap.read(end.map(|end| self.ends(end)).unwrap_or_default());
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
         let mut checker = std::mem::take(&mut self.checker);
@@ -300,7 +302,9 @@ impl<P: Pooler> World<P> {
         if tap.requests > requests {
             self.expect_not_still(spot, &tap.purpose);
             if rests {
-                self.expect_not_left_behind(spot, &tap);
+                self.expect_not_left_behind(spot, &tap, 0);
+            } else if tap.take_follows() {
+                self.expect_not_left_behind(spot, &tap, LEAVES_US);
             }
         }
         if was_unknown && tap.purpose != Purpose::Unknown {
@@ -312,9 +316,9 @@ impl<P: Pooler> World<P> {
     }
 
     /// What the server at the other end says of the requests that it has read.
-    fn readies(&mut self, end: End) -> VecDeque<bool> {
+    fn ends(&mut self, end: End) -> VecDeque<RequestEnd> {
         match self.owner(end.peer()) {
-            Owner::Backend(number) => self.cluster.backend(number).take_readies(),
+            Owner::Backend(number) => self.cluster.backend(number).take_ends(),
             _ => VecDeque::new(),
         }
     }
