@@ -74,7 +74,7 @@ impl Campaign {
             if seed >= self.start.saturating_add(self.seeds) || is_late || is_enough {
                 return;
             }
-            if self.clusters != has_cluster(seed) {
+            if self.clusters && !has_cluster(seed) {
                 continue;
             }
             let report = self.seed(seed);

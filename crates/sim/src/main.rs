@@ -21,8 +21,8 @@ weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds, on J threads (1 unless given;
 0: as many as there are cores). --hours runs for H hours whatever N is, and tells every minute how far it is. One seed in a hundred is
-run twice, and both runs must be the same. --first stops at the first that fails;
---clusters runs the seeds with a primary and standbys, one in six, which are left out otherwise: what they have found is not all mended yet. With --seed, runs that one; --trace shows all that happens in it. --direct
+run twice, and both runs must be the same. --first stops at the first that fails; --clusters runs only the seeds with a primary and
+standbys, one in six. With --seed, runs that one; --trace shows all that happens in it. --direct
 puts a plain relay in the shard's place: what fails then is the simulator's own fault. --shrink looks for a minute, or T seconds, for
 the smallest run that breaks the same invariant, lists its steps, and names the CUT by which --cut runs it again. --bug NAME switches a planted bug on, in a
 build that has them (crates/sim/canaries.sh); --bugs lists their names. --invariants prints what is checked.
