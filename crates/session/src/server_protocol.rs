@@ -364,6 +364,11 @@ impl ServerProtocol {
         self.reply_stream.is_in_frame()
     }
 
+    /// The beginning of a message that is not here whole, of which nothing was passed on; None if the client has received a part of it.
+    pub fn take_unread(&mut self) -> Option<Vec<u8>> {
+        (!self.is_mid_reply()).then(|| self.reply_stream.take_partial())
+    }
+
     /// Bytes of the reply that is passed on which have not come yet.
     #[must_use]
     pub fn remaining_bytes(&self) -> u32 {

@@ -43,11 +43,16 @@ pub(crate) enum Answer {
 }
 
 impl Attempt {
-    /// This request has been sent, all of it.
-    pub(crate) fn begin(&mut self, request: &[u8]) {
+    /// This request has been sent, all of it. `unread`: the beginning of a message that came before, which is looked at with what comes next; None if the client
+    /// has a part of it.
+    pub(crate) fn begin(&mut self, request: &[u8], unread: impl FnOnce() -> Option<Vec<u8>>) {
         self.request.clear();
         self.answer.clear(); // An attempt that was given up may have left some.
-        if request.len() <= MAX_REQUEST_BYTES && is_repeatable(request) {
+        if request.len() <= MAX_REQUEST_BYTES
+            && is_repeatable(request)
+            && let Some(unread) = unread()
+        {
+            self.answer = unread;
             self.request.extend_from_slice(request);
             self.state = State::Open { recorded: false };
         }

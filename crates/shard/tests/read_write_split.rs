@@ -497,6 +497,38 @@ fn a_read_whose_standby_is_gone_before_the_first_row_is_run_by_the_primary() {
 }
 
 #[test]
+fn half_a_notice_behind_the_settings_of_a_standby_belongs_to_the_answer() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    let row = message(|out| {
+        encode::data_row(out, [Some(&b"1"[..])]);
+        encode::command_complete(out, "SELECT 1");
+        ready(out);
+    });
+    let refused = [refusal("ERROR", "40001"), message(ready)].concat();
+    for cut in [1, 4, 5, 12, notice.len() - 1] {
+        for (answer, told) in [(&row, "NDCZ"), (&refused, "")] {
+            let mut split = Split::new("");
+            split.client = split.world.client(&[("application_name", "a")]);
+            let place = split.query(READ).unwrap();
+            let (standby, client) = (split.server(place), split.client);
+            let mut set = message(|out| {
+                encode::command_complete(out, "SET");
+                encode::parameter_status(out, b"application_name", b"a");
+                ready(out);
+            });
+            set.extend(&notice[..cut]);
+            split.world.sent.clear();
+            split.world.receive(standby, &set);
+            assert!(place > 0 && split.world.text(standby).contains(READ));
+            split.world.receive(standby, &[&notice[cut..], answer].concat());
+            assert_eq!(split.world.tags(client), told, "cut at {cut}");
+            let is_repeated = split.world.text(split.primary).contains("SET application_name");
+            assert_eq!(is_repeated, told.is_empty(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn a_read_whose_standby_is_gone_behind_the_first_row_is_not_repeated() {
     let mut split = Split::new("");
     let place = split.query(READ).unwrap();

@@ -160,7 +160,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let (outcome, done) =
         client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
     if is_watched && client.routed.sent(done) {
-        server.attempt.begin(&bytes[..done]);
+        server.attempt.begin(&bytes[..done], || server.protocol.take_unread());
     }
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
