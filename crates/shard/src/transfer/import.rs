@@ -364,10 +364,9 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         import_cluster(local_pool, fields);
     }
     let timeline = fields.small(field::TIMELINE);
-    // No client keeps such a one for its session.
     let is_left_behind = is_same && timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
     if is_left_behind {
-        protocol.end_requests();
+        protocol.end_requests(); // No client keeps it for its session.
     }
     let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
     let time = |number: u16| fields.number(number).unwrap_or(now_us);
