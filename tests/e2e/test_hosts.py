@@ -259,6 +259,91 @@ def test_the_panel_shows_hosts(weir, cluster, scratch):
     browser.play("hosts", web, scratch, deeds, token=tokens[0], looker=tokens[1], standby=names[0])
 
 
+def past(web, cluster, **query):
+    """The history of hosts by the names of the servers: lag in bytes and in seconds as far as it is known, and states one after the other."""
+    text = "".join(f"&{name}={value}" for name, value in query.items())
+    answer = web.get(f"/api/v1/hosts/history?database=app{text}")
+    ports = {f"127.0.0.1:{server.port}": name for name, server in cluster.servers.items()}
+    for found in answer["hosts"]:
+        assert len(found["lag_bytes"]) == len(found["lag_seconds"]) == len(answer["hosts"][0]["lag_bytes"])
+    return answer, {ports[found["host"]]: found for found in answer["hosts"]}
+
+
+def turns(found):
+    return [change["state"] for change in found["changes"]]
+
+
+def known(column):
+    return [value for value in column if value is not None]
+
+
+def test_the_panel_keeps_lag_and_states_of_hosts(weir, cluster):
+    pooler = weir.prepared(databases={"app": cluster.entry("max_replica_lag=2")}, default_pool_size=4, server_login_retry=1, http_port=host.free_port(), state_dir="state")
+    pooler.start()
+    web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+    client = ready(pooler, cluster)
+    host.eventually(lambda: known(past(web, cluster)[1]["standby1"]["lag_bytes"])[-1:] == [0])
+    cluster.standbys[0].query("select pg_wal_replay_pause()")
+    client.execute("update t set b = 2 where a = 1")
+    client.execute("insert into t select generate_series(10, 5000), 0")
+
+    def has_grown():
+        found = past(web, cluster)[1]["standby1"]
+        seconds = known(found["lag_seconds"])[-3:]
+        return known(found["lag_bytes"])[-1] > 100_000 and seconds == sorted(set(seconds)) and seconds[-1] > 3 and turns(found)[-1] == "lagging"
+
+    host.eventually(has_grown, timeout=20)
+    assert next(row for row in web.get("/api/v1/hosts?database=app")["hosts"] if row["port"] == cluster.standbys[0].port)["lagging"]
+    cluster.standbys[0].query("select pg_wal_replay_resume()")
+    host.eventually(lambda: turns(past(web, cluster)[1]["standby1"])[-2:] == ["lagging", "standby"], timeout=20)
+    answer, found = past(web, cluster)
+    assert answer["step_seconds"] == 1 and max(known(found["standby2"]["lag_seconds"])) < max(known(found["standby1"]["lag_seconds"]))
+    assert known(found["primary"]["lag_bytes"]) == [] and turns(found["primary"])[-1] == "primary" and turns(found["standby2"])[-1] == "standby"
+
+    pooler.console(f"DETACH app 127.0.0.1:{cluster.standbys[1].port}")
+    host.eventually(lambda: turns(past(web, cluster)[1]["standby2"])[-2:] == ["standby", "detached"])
+    assert any(mark["text"].startswith("DETACH") for mark in past(web, cluster)[0]["marks"])
+    pooler.console(f"ATTACH app 127.0.0.1:{cluster.standbys[1].port}")
+    host.eventually(lambda: turns(past(web, cluster)[1]["standby2"])[-1] == "standby", timeout=20)
+    cluster.standbys[1].stop()
+    host.eventually(lambda: turns(past(web, cluster)[1]["standby2"])[-2:] == ["standby", "down"], timeout=20)
+    cluster.primary.stop()
+    cluster.standbys[0].promote()
+    client.execute("update t set b = 3 where a = 1")
+    host.eventually(lambda: turns(past(web, cluster)[1]["standby1"])[-1] == "primary", timeout=20)
+    host.eventually(lambda: past(web, cluster)[1]["standby1"]["changes"][-1]["timeline"] == 2, timeout=20)
+
+    _, csv, headers = web.ask("GET", "/api/v1/hosts/history?database=app&format=csv")
+    assert headers["Content-Type"].startswith("text/csv") and csv.splitlines()[0] == "time,host,state,timeline,lag_bytes,lag_seconds"
+    name = f"127.0.0.1:{cluster.standbys[0].port}"
+    assert any(f",{name},lagging,1," in line for line in csv.splitlines()), csv
+    assert past(web, cluster, seconds=86400)[0]["step_seconds"] == 60
+    assert "lagging" in turns(past(web, cluster, seconds=7200)[1]["standby1"])
+    panel.is_refused(web.ask("GET", "/api/v1/hosts/history"), 422, "unprocessable_entity", "database")
+
+    pooler.stop()
+    pooler.start()
+    web = panel.Panel(pooler, web.port).wait_up()
+    web.first = web.token_path(count=2).read_text().strip()
+    host.eventually(lambda: "lagging" in turns(past(web, cluster)[1]["standby1"]), timeout=20)
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_the_panel_charts_the_lag_of_hosts(weir, cluster, scratch):
+    databases = {"app": cluster.entry("max_replica_lag=2"), "other": ""}
+    pooler, web = panel.start(weir, databases=databases, default_pool_size=4)
+    client = ready(pooler, cluster)
+    standby = cluster.standbys[0]
+
+    def stop_replay():
+        standby.query("select pg_wal_replay_pause()")
+        client.execute("insert into t select generate_series(10, 5000), 0")
+
+    deeds = {"stop replay": stop_replay, "resume replay": lambda: standby.query("select pg_wal_replay_resume()")}
+    names = {name: f"127.0.0.1:{server.port}" for name, server in cluster.servers.items()}
+    browser.play("lag", web, scratch, deeds, token=web.token, **names)
+
+
 def test_the_api_detaches_and_attaches_hosts(weir, cluster):
     entries = {"app": cluster.entry(), "other": cluster.entry().replace("read_write_split=1", "")}
     pooler, web = panel.start(weir, databases=entries, default_pool_size=4)

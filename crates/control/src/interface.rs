@@ -180,8 +180,10 @@ pub enum Output {
 pub struct Operation {
     /// The command's words, or the signal's name.
     pub command: String,
-    /// What the command names: a database, mostly.
+    /// What the command names: a database, mostly, with a host of it where it is about one.
     pub argument: Option<String>,
+    /// The database that it names.
+    pub database: Option<String>,
     /// The configuration is read again.
     pub is_reload: bool,
 }

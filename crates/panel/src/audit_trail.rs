@@ -104,10 +104,11 @@ impl AuditTrail {
     }
 
     /// Notes what an operator has had done.
-    pub(crate) fn record_operation(&self, Operation { command, argument, is_reload }: Operation) {
+    pub(crate) fn record_operation(&self, operation: Operation) {
+        let Operation { command, argument, database, is_reload } = operation;
         let kind = if is_reload { AuditKind::Reload } else { AuditKind::Operation };
         let text = argument.as_ref().map_or_else(|| command.clone(), |name| format!("{command} {name}"));
-        self.record(AuditEntry { kind, text, pool: argument, ..AuditEntry::default() });
+        self.record(AuditEntry { kind, text, pool: database, ..AuditEntry::default() });
     }
 
     /// The newest first, from before number `before` on.
@@ -214,14 +215,17 @@ mod tests {
         let operation = |command: &str, argument: Option<&str>, is_reload| Operation {
             command: command.to_owned(),
             argument: argument.map(str::to_owned),
+            database: argument.and_then(|words| words.split(' ').next()).map(str::to_owned),
             is_reload,
         };
         audit_trail.record_operation(operation("PAUSE", Some("app"), false));
+        audit_trail.record_operation(operation("DETACH", Some("app h:1"), false));
         audit_trail.record_operation(operation("SIGHUP", None, true));
-        let newest = audit_trail.newest(None, 2).into_iter().map(|view| view.entry);
+        let newest = audit_trail.newest(None, 3).into_iter().map(|view| view.entry);
         let noted: Vec<_> = newest.map(|entry| (entry.kind, entry.text, entry.pool)).collect();
-        let pause = (AuditKind::Operation, "PAUSE app".to_owned(), Some("app".to_owned()));
-        assert_eq!(noted, [(AuditKind::Reload, "SIGHUP".to_owned(), None), pause]);
+        let of_app = |text: &str| (AuditKind::Operation, text.to_owned(), Some("app".to_owned()));
+        let reload = (AuditKind::Reload, "SIGHUP".to_owned(), None);
+        assert_eq!(noted, [reload, of_app("DETACH app h:1"), of_app("PAUSE app")]);
     }
 
     #[test]

@@ -324,7 +324,8 @@ impl Tasks {
         self.trends.ensure_running(|| {
             run_query_trends(context.clone(), Arc::clone(control_client), Arc::clone(query_trends))
         });
-        self.sampling.ensure_running(|| run_sampler(Arc::clone(live), Arc::clone(control_client)));
+        self.sampling
+            .ensure_running(|| run_sampler(context.clone(), Arc::clone(live), Arc::clone(control_client)));
         self.storing.ensure_running(|| Arc::clone(&services.history).run());
         self.watching.ensure_running(|| {
             run_alert_checks(context.clone(), Arc::clone(live), pools.clone(), Arc::clone(alerts))

@@ -1,6 +1,6 @@
 //! How far a standby may be behind its primary, in time or in bytes of WAL.
 //!
-//! Owns the spelling. What is compared with it is `pool`'s.
+//! Owns the spelling and the comparison.
 
 use std::time::Duration;
 
@@ -18,6 +18,19 @@ pub enum ReplicaLag {
     Time(Duration),
     /// So many bytes of WAL have not been replayed.
     Bytes(u64),
+}
+
+impl ReplicaLag {
+    /// A standby that is so many bytes and so long behind may serve reads; one whose lag is not known may if there is no limit.
+    #[must_use]
+    pub fn allows(self, lag: Option<(u64, Duration)>) -> bool {
+        match (self, lag) {
+            (ReplicaLag::Unlimited, _) => true,
+            (_, None) => false,
+            (ReplicaLag::Time(most), Some((_, time))) => time <= most,
+            (ReplicaLag::Bytes(most), Some((bytes, _))) => bytes <= most,
+        }
+    }
 }
 
 impl Codec for ReplicaLag {

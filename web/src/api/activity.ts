@@ -1,6 +1,6 @@
 // Connections and queries: clients, servers, queries, and the history of the charts.
 import { call, get, query } from './call';
-import type { Client, History, Mark, QueryPlan, Query, QueryDetails, Server } from './types';
+import type { Client, History, HostsHistory, Mark, QueryPlan, Query, QueryDetails, Server } from './types';
 
 export interface Filter {
   database: string;
@@ -79,3 +79,10 @@ export async function marks(database: string, seconds: number, signal?: AbortSig
 
 /** The address of the same as a table of comma-separated values. */
 export const csvAddress = (database: string, span: Span) => `/api/v1/history${query({ database, ...span, format: 'csv' })}`;
+
+/** How far the hosts of a pool were behind, and what they were. */
+export function hostHistory(database: string, span: Span, signal?: AbortSignal): Promise<HostsHistory> {
+  return get(`/hosts/history${query({ database, ...span })}`, signal);
+}
+
+export const hostsCsvAddress = (database: string, span: Span) => `/api/v1/hosts/history${query({ database, ...span, format: 'csv' })}`;

@@ -2,8 +2,7 @@
 // redraw. Knows nothing of where the numbers come from.
 import uPlot from 'uplot';
 
-import type { Mark } from '../api/types';
-import { duration, minute } from './format';
+import { bytes, duration, minute } from './format';
 
 export interface Line {
   name: string;
@@ -37,7 +36,7 @@ const MINUTES = [60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600];
 export interface Frame {
   /** The seconds that are shown; 0: exactly those of the data; otherwise those of the data, and a few minutes at least. */
   seconds: () => number | undefined;
-  marks: () => Mark[];
+  marks: () => { t: number }[];
   /** A span of time was chosen by dragging. */
   zoom: ((from: number, to: number) => void) | undefined;
 }
@@ -48,8 +47,11 @@ const DRAG_PIXELS = 8;
 /** Steps between whole numbers: there is no half a client. */
 const WHOLE = Array.from({ length: 18 }, (_, index) => [1, 2, 5][index % 3]! * 10 ** Math.floor(index / 3));
 
-/** The least that an axis shows: a millisecond, one of anything else. So no two of its labels read the same. */
-const LEAST = { duration: 1000, other: 1 };
+/** Steps between sizes, from a kibibyte on. */
+const POWERS = Array.from({ length: 40 }, (_, index) => 2 ** (index + 10));
+
+/** The least that an axis shows: a millisecond, a few kibibytes, one of anything else. So no two of its labels read the same. */
+const LEAST = { duration: 1000, bytes: 4096, other: 1 };
 
 function shown({ data: [times] }: uPlot, seconds: number | undefined): uPlot.Range.MinMax {
   const last = times.at(-1) ?? 0;
@@ -57,7 +59,7 @@ function shown({ data: [times] }: uPlot, seconds: number | undefined): uPlot.Ran
   return [seconds === 0 ? (times[0] ?? last - 1) : last - seconds, last];
 }
 
-function drawMarks(plot: uPlot, marks: Mark[]): void {
+function drawMarks(plot: uPlot, marks: { t: number }[]): void {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.strokeStyle = token('--soft');
@@ -85,7 +87,7 @@ function chosen(plot: uPlot, zoom: Frame['zoom']): void {
 export const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export function options(lines: Line[], format: (value: number | null) => string, width: number, height: number, hover: (index: number | null) => void, around: Frame): uPlot.Options {
-  const least = format === duration ? LEAST.duration : LEAST.other;
+  const least = format === duration ? LEAST.duration : format === bytes ? LEAST.bytes : LEAST.other;
   const axis: uPlot.Axis = {
     stroke: () => token('--soft'),
     grid: { stroke: () => token('--rule'), width: 1 },
@@ -107,7 +109,7 @@ export function options(lines: Line[], format: (value: number | null) => string,
     scales: { x: { time: true, range: (plot) => shown(plot, around.seconds()) }, y: { range: (_plot, _low, high) => [0, Math.max(least, (high ?? 0) * 1.1)] } },
     axes: [
       { ...axis, size: 24, space: 60, incrs: MINUTES, values: (_plot, times) => times.map(minute) },
-      { ...axis, size: 62, space: 32, incrs: WHOLE, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : format(value))) },
+      { ...axis, size: 62, space: 32, incrs: format === bytes ? POWERS : WHOLE, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : format(value))) },
     ],
     series: [
       {},

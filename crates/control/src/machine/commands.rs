@@ -203,7 +203,7 @@ fn set_detached(
 ) -> Result<(), CommandError> {
     let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };
     let host = host(control, &database, context.host.ok_or(CommandError::HostNeeded)?)?;
-    log_command(control, word, Some(&format!("{database} {host}")));
+    log_host_command(control, word, &database, &format!("{database} {host}"));
     control.pause_state.set_detached(&database, &host, detached);
     let order =
         |request| Command::Detach { request, database: database.clone(), host: host.clone(), detached };
@@ -352,6 +352,15 @@ fn log_issued(control: &mut Control, word: &str, context: &CommandContext<'_>) {
 }
 
 pub(crate) fn log_command(control: &mut Control, command: &str, argument: Option<&str>) {
+    log_operation(control, command, argument, argument);
+}
+
+/// The same of a command about a host of a database.
+pub(crate) fn log_host_command(control: &mut Control, command: &str, database: &str, argument: &str) {
+    log_operation(control, command, Some(argument), Some(database));
+}
+
+fn log_operation(control: &mut Control, command: &str, argument: Option<&str>, database: Option<&str>) {
     match argument {
         Some(name) => control.log(format!("{command} '{name}' command issued")),
         None => control.log(format!("{command} command issued")),
@@ -359,6 +368,7 @@ pub(crate) fn log_command(control: &mut Control, command: &str, argument: Option
     control.push(Output::Operated(Operation {
         command: command.to_owned(),
         argument: argument.map(str::to_owned),
+        database: database.map(str::to_owned),
         is_reload: command == "RELOAD",
     }));
 }

@@ -11,7 +11,12 @@ impl Control {
             Signal::Hup => {
                 self.log("got SIGHUP, re-reading config");
                 let command = "SIGHUP".to_owned();
-                self.push(Output::Operated(Operation { command, argument: None, is_reload: true }));
+                self.push(Output::Operated(Operation {
+                    command,
+                    argument: None,
+                    database: None,
+                    is_reload: true,
+                }));
                 self.request_reload(None);
             }
             Signal::Int => self.end_by("SIGINT", ShutdownMode::WaitForServers),

@@ -3,6 +3,7 @@
 //! Owns the state that an entry is in and the sentence that says what to do about it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use messages::{Cell, ClusterHostRow, HostRole};
 use settings::{Database, ReplicaLag};
@@ -93,13 +94,8 @@ impl Host<'_> {
 
     /// It may serve reads that do not depend on what their client has written.
     fn is_usable(&self, most: ReplicaLag) -> bool {
-        let is_near_enough = match (most, self.row.lag) {
-            (ReplicaLag::Unlimited, _) => true,
-            (_, None) => false,
-            (ReplicaLag::Time(most), Some(lag)) => u128::from(lag.time_us) <= most.as_micros(),
-            (ReplicaLag::Bytes(most), Some(lag)) => lag.bytes <= most,
-        };
-        self.state() == "standby" && is_near_enough
+        let lag = self.row.lag.map(|lag| (lag.bytes, Duration::from_micros(lag.time_us)));
+        self.state() == "standby" && most.allows(lag)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The last day: a row a second of ten minutes, one for 10 s of two hours, one for a minute of 24 hours.
 //!
 //! Owns how much is kept: 600 + 720 + 1,440 rows, of 500 databases in those of a second and of 100 in the others, of each 20 numbers and at
-//! most 16 codes of errors; some 70 MB where all of that is used, 0.4 MB for each database otherwise. Never reads or writes a file.
+//! most 16 codes of errors, and of 100 hosts; some 85 MB where all of that is used, 0.4 MB for each database otherwise. Never reads or writes a
+//! file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::live::host_history::HostSeries;
 use crate::live::point::{DATABASES, HistoryPoint, OF_DATABASE, OF_PROCESS, StepSum};
 use crate::live::sample::LiveSample;
 use crate::time::us_rfc3339;
@@ -42,6 +44,16 @@ pub(crate) struct History {
     newest: u64,
 }
 
+/// The rows of a span of time, each with its place.
+pub(super) struct SpanRows {
+    pub(super) step: u64,
+    /// The first second.
+    pub(super) from: u64,
+    /// How many steps there are.
+    pub(super) length: usize,
+    pub(super) rows: Vec<(usize, Arc<HistoryPoint>)>,
+}
+
 /// What is new for the store: tier, row.
 pub(super) type UnsavedRows = Vec<(u8, Arc<HistoryPoint>)>;
 
@@ -50,6 +62,15 @@ pub(super) type UnsavedRows = Vec<(u8, Arc<HistoryPoint>)>;
 pub(crate) struct TimeSpan {
     pub(crate) from: u64,
     pub(crate) to: u64,
+}
+
+impl TimeSpan {
+    /// What a request asks for: the last `seconds` (ten minutes), or from one second to another; up to the newest.
+    pub(crate) fn asked(seconds: Option<u64>, from: Option<u64>, to: Option<u64>, newest: u64) -> TimeSpan {
+        let to = to.unwrap_or(newest);
+        let seconds = seconds.unwrap_or(600).clamp(1, DAY);
+        TimeSpan { from: from.unwrap_or_else(|| (to + 1).saturating_sub(seconds)), to }
+    }
 }
 
 /// A span of the history as the API shows it.
@@ -100,7 +121,8 @@ impl Tier {
 impl History {
     /// Keeps a sample.
     pub(crate) fn add(&mut self, sample: &LiveSample) {
-        let point = HistoryPoint::of(sample);
+        let before = self.tiers[0].rows.back();
+        let point = HistoryPoint::of(sample, before.map(|row| &**row));
         if point.second + CLOCK_STEP < self.newest {
             // The clock was set back: what is newer than now would stay for ever.
             *self = History::default();
@@ -160,31 +182,41 @@ impl History {
         }
     }
 
-    /// The past of one database, or of the process, in the finest steps that reach back so far.
-    pub(crate) fn series(&self, database: Option<&str>, span: TimeSpan) -> HistorySeries {
+    /// The rows of a span, in the finest steps that reach back so far; the one that is under way too.
+    fn span_rows(&self, span: TimeSpan) -> Option<SpanRows> {
         let to = span.to.min(self.newest);
         let from = span.from.clamp((self.newest + 1).saturating_sub(DAY), to);
         let reaches = |tier: &&Tier| from + tier.reach() > self.newest;
-        let Some(tier) = self.tiers.iter().find(reaches).or(self.tiers.last()) else {
-            return HistorySeries::default();
-        };
+        let tier = self.tiers.iter().find(reaches).or(self.tiers.last())?;
         let from = from - from % tier.step;
         let length = usize::try_from((to - from) / tier.step + 1).unwrap_or(0).min(tier.most + 1);
-        let mut series = HistorySeries { step_seconds: tier.step, from, series: BTreeMap::new() };
         let under_way = tier.sum.so_far().map(Arc::new);
-        let rows: Vec<&HistoryPoint> = tier.rows.iter().chain(&under_way).map(|row| &**row).collect();
         let place = |row: &HistoryPoint| {
             let steps = row.second.checked_sub(from)? / tier.step;
             usize::try_from(steps).ok().filter(|place| *place < length)
         };
+        let rows = tier.rows.iter().chain(&under_way);
+        let rows = rows.filter_map(|row| Some((place(row)?, Arc::clone(row)))).collect();
+        Some(SpanRows { step: tier.step, from, length, rows })
+    }
+
+    /// The past of the hosts of an entry.
+    pub(crate) fn host_series(&self, database: &str, span: TimeSpan) -> HostSeries {
+        self.span_rows(span).map_or_else(HostSeries::default, |rows| HostSeries::of(database, &rows))
+    }
+
+    /// The past of one database, or of the process.
+    pub(crate) fn series(&self, database: Option<&str>, span: TimeSpan) -> HistorySeries {
+        let Some(SpanRows { step, from, length, rows }) = self.span_rows(span) else {
+            return HistorySeries::default();
+        };
+        let mut series = HistorySeries { step_seconds: step, from, series: BTreeMap::new() };
         match database {
-            None => series.fill(
-                &OF_PROCESS,
-                length,
-                rows.iter().filter_map(|row| Some((place(row)?, row.process))),
-            ),
+            None => {
+                series.fill(&OF_PROCESS, length, rows.iter().map(|(place, row)| (*place, row.process)));
+            }
             Some(name) => {
-                let own = rows.iter().filter_map(|row| Some((place(row)?, row.database(name)?)));
+                let own = rows.iter().filter_map(|(place, row)| Some((*place, row.database(name)?)));
                 let own: Vec<_> = own.collect();
                 series.fill(
                     &OF_DATABASE,
@@ -256,6 +288,7 @@ impl HistorySeries {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::live::hosts::{HostSample, HostState};
     use crate::live::sample::{DatabaseSample, ErrorSample};
 
     fn sample(t: f64, database: &str, xact_rate: f64) -> LiveSample {
@@ -281,6 +314,38 @@ mod tests {
         assert_eq!(series.series["cl_active"][3], Some(0.0));
         assert_eq!(last(&history, Some("none"), 2).series["xact_rate"], [None; 2]);
         assert_eq!(last(&history, None, 1).series["clients"], [Some(0.0)]);
+    }
+
+    #[test]
+    fn hosts_have_series_and_the_changes_of_their_states() {
+        let mut history = History::default();
+        let host = |state, lag_bytes| HostSample {
+            database: "app".to_owned(),
+            host: "h".to_owned(),
+            port: 5432,
+            state,
+            timeline: Some(1),
+            lag_bytes,
+            lag_seconds: lag_bytes.map(|_| 0.5),
+        };
+        for (t, state, lag) in [(1_000.0, HostState::Standby, Some(7)), (1_001.0, HostState::Down, None)] {
+            history.add(&LiveSample { t, hosts: vec![host(state, lag)], ..LiveSample::default() });
+        }
+        let series = history.host_series("app", TimeSpan { from: 999, to: 1_001 });
+        assert_eq!(
+            serde_json::to_value(&series).unwrap(),
+            serde_json::json!({"step_seconds": 1, "from": 999, "hosts": [{
+                "host": "h:5432", "lag_bytes": [null, 7.0, null], "lag_seconds": [null, 0.5, null],
+                "changes": [{"t": 1_000, "state": "standby", "timeline": 1}, {"t": 1_001, "state": "down", "timeline": 1}],
+            }]})
+        );
+        let csv = series.csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines[1], "1970-01-01T00:16:40Z,h:5432,standby,1,7,0.5");
+        assert_eq!(lines[2], "1970-01-01T00:16:41Z,h:5432,down,1,,");
+        let minutes = history.host_series("app", TimeSpan { from: 0, to: 1_001 });
+        assert!(history.host_series("other", TimeSpan { from: 0, to: 1_001 }).hosts.is_empty());
+        assert_eq!((minutes.step_seconds, minutes.hosts.len()), (10, 1), "with the step that is under way");
     }
 
     #[test]

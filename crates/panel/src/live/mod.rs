@@ -1,9 +1,11 @@
 //! Live figures, once a second: one sample for all streams.
 //!
 //! Owns the sampling and the last day. Slow readers miss samples. Never asks more of the
-//! control thread than five views a second.
+//! control thread than six views a second.
 
 mod history;
+mod host_history;
+mod hosts;
 mod persistence;
 mod point;
 mod process_usage;
@@ -13,15 +15,19 @@ mod store;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use control::{ERRORS, HISTOGRAMS, POOLS, SHARDS, STATS_TOTALS};
+use control::{ERRORS, HISTOGRAMS, HOSTS, POOLS, SHARDS, STATS_TOTALS};
+use settings::Config;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
+use crate::context::PanelContext;
 use crate::control_client::{ControlClient, ControlError};
 use crate::table::ViewTable;
 use crate::time::now_us;
 use history::History;
 pub(crate) use history::{DAY, HistorySeries, TimeSpan};
+pub(crate) use host_history::HostSeries;
+pub(crate) use hosts::is_lagging;
 pub(crate) use persistence::HistoryWriter;
 use process_usage::ProcessUsageReader;
 pub(crate) use sample::LiveSample;
@@ -73,6 +79,11 @@ impl LiveSampler {
         self.history().series(database, span)
     }
 
+    /// The past of the hosts of an entry.
+    pub(crate) fn host_series(&self, database: &str, span: TimeSpan) -> HostSeries {
+        self.history().host_series(database, span)
+    }
+
     /// The second of the last sample; 0 before the first.
     pub(crate) fn newest(&self) -> u64 {
         self.history().newest()
@@ -84,24 +95,33 @@ impl LiveSampler {
 }
 
 /// Takes a sample every second, until it is dropped.
-pub(crate) async fn run_sampler(live: Arc<LiveSampler>, control_client: Arc<ControlClient>) {
+pub(crate) async fn run_sampler(
+    context: PanelContext,
+    live: Arc<LiveSampler>,
+    control_client: Arc<ControlClient>,
+) {
     let (mut snapshot, mut process_usage) = (CounterSnapshot::default(), ProcessUsageReader::default());
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         // A pooler that is too busy to answer is not asked again at once.
-        let Ok(tables) = query_views(&control_client, snapshot.pools()).await else { continue };
+        let config = context.config();
+        let Ok(tables) = query_views(&control_client, &config, snapshot.pools()).await else { continue };
         #[expect(clippy::cast_precision_loss)]
         let t = now_us() as f64 / 1e6;
-        let sample = Arc::new(snapshot.sample(t, &tables, process_usage.read()));
+        let sample = Arc::new(snapshot.sample(t, &tables, &config, process_usage.read()));
         live.history().add(&sample);
         live.sender.send_replace(sample);
     }
 }
 
 /// Asks for all that a sample is made of. `pools` is how many there were the last time.
-async fn query_views(control_client: &ControlClient, pools: usize) -> Result<ViewTables, ControlError> {
+async fn query_views(
+    control_client: &ControlClient,
+    config: &Config,
+    pools: usize,
+) -> Result<ViewTables, ControlError> {
     let histograms = async {
         if pools > POOLS_WITH_HISTOGRAMS {
             Ok(ViewTable::default())
@@ -109,13 +129,22 @@ async fn query_views(control_client: &ControlClient, pools: usize) -> Result<Vie
             control_client.show(HISTOGRAMS).await
         }
     };
+    let hosts = async {
+        let mut entries = config.databases.values().chain(&config.fallback);
+        if entries.any(|entry| entry.read_write_split || entry.patroni().is_some()) {
+            control_client.show(HOSTS).await
+        } else {
+            Ok(ViewTable::default())
+        }
+    };
     // At once: the control thread wakes up once for all of them.
-    let (pools, totals, histograms, errors, shards) = tokio::try_join!(
+    let (pools, totals, histograms, errors, shards, hosts) = tokio::try_join!(
         control_client.show(POOLS),
         control_client.show(STATS_TOTALS),
         histograms,
         control_client.show(ERRORS),
         control_client.show(SHARDS),
+        hosts,
     )?;
-    Ok(ViewTables { pools, totals, histograms, errors, shards })
+    Ok(ViewTables { pools, totals, histograms, errors, shards, hosts })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use telemetry::errors::{Sqlstate, sqlstate};
 
+use crate::live::hosts::{self, HostPoints, HostSums};
 use crate::live::sample::{DatabaseSample, LiveSample, PoolSample, Quantiles};
 
 /// Databases that are kept of each second, the first by name.
@@ -72,6 +73,7 @@ pub(super) struct HistoryPoint {
     pub(super) process: [f64; OF_PROCESS.len()],
     /// By name, in order.
     pub(super) databases: Vec<(Arc<str>, DatabasePoint)>,
+    pub(super) hosts: HostPoints,
 }
 
 /// A database in it. What did not happen is NaN.
@@ -83,9 +85,9 @@ pub(super) struct DatabasePoint {
 }
 
 impl HistoryPoint {
-    /// The second of a sample.
+    /// The second of a sample, behind the one before.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn of(sample: &LiveSample) -> HistoryPoint {
+    pub(super) fn of(sample: &LiveSample, before: Option<&HistoryPoint>) -> HistoryPoint {
         let totals = &sample.totals;
         let process =
             [totals.clients as f64, totals.servers as f64, totals.cpu_percent, totals.rss_bytes as f64];
@@ -102,7 +104,9 @@ impl HistoryPoint {
         });
         let mut databases: Vec<(Arc<str>, DatabasePoint)> = databases.collect();
         databases.sort_by(|(one, _), (other, _)| one.cmp(other));
-        HistoryPoint { second: sample.t as u64, process, databases }
+        let known = HostPoints::new();
+        let hosts = hosts::points(&sample.hosts, before.map_or(&known, |point| &point.hosts));
+        HistoryPoint { second: sample.t as u64, process, databases, hosts }
     }
 
     /// What is kept of one database.
@@ -111,7 +115,7 @@ impl HistoryPoint {
         self.databases.get(place).map(|(_, point)| point)
     }
 
-    /// As it is stored.
+    /// As it is stored; its hosts are stored beside it.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.databases.len() * 112);
         self.process.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
@@ -155,7 +159,7 @@ impl HistoryPoint {
     }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, behind) = rest.split_first_chunk::<N>()?;
     *rest = behind;
     Some(*taken)
@@ -169,6 +173,7 @@ pub(super) struct StepSum {
     seconds: u32,
     process: [f64; OF_PROCESS.len()],
     databases: BTreeMap<Arc<str>, DatabaseSum>,
+    hosts: HostSums,
 }
 
 #[derive(Debug, Default)]
@@ -193,6 +198,7 @@ impl StepSum {
                 self.databases.entry(Arc::clone(name)).or_default().add(database);
             }
         }
+        self.hosts.add(&point.hosts);
         ended
     }
 
@@ -203,6 +209,7 @@ impl StepSum {
             second: self.begins?,
             process: self.process.map(|sum| sum / f64::from(self.seconds.max(1))),
             databases: databases.collect(),
+            hosts: self.hosts.so_far(),
         })
     }
 }
@@ -266,7 +273,7 @@ mod tests {
         (row[0], row[5]) = (rate, p95);
         let errors = if rate > 5.0 { vec![(*b"42P01", rate)] } else { Vec::new() };
         let databases = vec![("app".into(), DatabasePoint { row, errors })];
-        HistoryPoint { second, process: [2.0, 1.0, 0.5, 1e6], databases }
+        HistoryPoint { second, process: [2.0, 1.0, 0.5, 1e6], databases, hosts: HostPoints::new() }
     }
 
     #[test]

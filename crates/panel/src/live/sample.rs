@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use control::{ErrorColumn, HistogramColumn, Measure, PoolColumn, ShardColumn, TotalsColumn};
+use control::{ErrorColumn, HistogramColumn, HostColumn, Measure, PoolColumn, ShardColumn, TotalsColumn};
 use serde::Serialize;
+use settings::Config;
 use telemetry::{COUNTERS, Counters, Histogram, Percentiles};
 use utoipa::ToSchema;
 
+use crate::live::hosts::{self, HostSample};
 use crate::live::process_usage::ProcessUsage;
 use crate::table::{ViewRow, ViewTable};
 
@@ -18,6 +20,8 @@ pub(crate) struct LiveSample {
     pub(crate) t: f64,
     pub(crate) pools: Vec<PoolSample>,
     pub(crate) databases: Vec<DatabaseSample>,
+    /// The hosts of entries whose reads go to standbys.
+    pub(crate) hosts: Vec<HostSample>,
     pub(crate) totals: Totals,
 }
 
@@ -94,6 +98,7 @@ pub(crate) struct ViewTables {
     pub(crate) histograms: ViewTable<HistogramColumn>,
     pub(crate) errors: ViewTable<ErrorColumn>,
     pub(crate) shards: ViewTable<ShardColumn>,
+    pub(crate) hosts: ViewTable<HostColumn>,
 }
 
 /// The counters of a database.
@@ -123,7 +128,13 @@ impl CounterSnapshot {
     }
 
     /// A sample of what was looked at, and the counts for the next.
-    pub(crate) fn sample(&mut self, t: f64, tables: &ViewTables, usage: ProcessUsage) -> LiveSample {
+    pub(crate) fn sample(
+        &mut self,
+        t: f64,
+        tables: &ViewTables,
+        config: &Config,
+        usage: ProcessUsage,
+    ) -> LiveSample {
         let now = counts(tables);
         let seconds = if self.t > 0.0 { (t - self.t).max(0.001) } else { f64::INFINITY };
         let nothing = Count::default();
@@ -138,7 +149,7 @@ impl CounterSnapshot {
         };
         let pools: Vec<PoolSample> = tables.pools.iter().map(pool).collect();
         *self = CounterSnapshot { t, pools: pools.len(), databases: now };
-        LiveSample { t, pools, databases, totals }
+        LiveSample { t, pools, databases, hosts: hosts::samples(&tables.hosts, config), totals }
     }
 }
 
@@ -241,15 +252,17 @@ mod tests {
                 &[(ShardColumn::Clients, Cell::from(3_u64))],
                 &[(ShardColumn::Clients, Cell::from(4_u64))],
             ]),
+            hosts: ViewTable::default(),
         }
     }
 
     #[test]
     fn rates_are_of_the_time_between_two_looks() {
         let mut counted = CounterSnapshot::default();
-        let first = counted.sample(100.0, &tables(50, "1024:50", 3), ProcessUsage::default());
+        let (config, usage) = (Config::default(), ProcessUsage::default);
+        let first = counted.sample(100.0, &tables(50, "1024:50", 3), &config, usage());
         assert!(first.databases[0].xact_rate.abs() < f64::EPSILON, "nobody knows since when");
-        let second = counted.sample(102.0, &tables(150, "1024:50 8192:100", 7), ProcessUsage::default());
+        let second = counted.sample(102.0, &tables(150, "1024:50 8192:100", 7), &config, usage());
         assert!((second.databases[0].xact_rate - 50.0).abs() < 1e-9);
         assert!(second.databases[0].xact_us.p50.is_some_and(|us| us >= 8_192), "{:?}", second.databases);
         assert_eq!((second.totals.clients, second.pools[0].maxwait_us), (7, 2_000_005));

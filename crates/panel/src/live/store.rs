@@ -4,6 +4,7 @@
 //! instead of stopping anything. A process that takes over tries again until the one before has closed it. Never runs on the thread
 //! that serves the panel, but for [`Store::close`].
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,14 +12,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+};
 
 use crate::audit_trail::AuditEntry;
 use crate::live::history::{TIERS, UnsavedRows};
+use crate::live::hosts::{self, HostPoints};
 use crate::live::point::HistoryPoint;
 
 /// Tier and second of each row.
 const ROWS: TableDefinition<'_, (u8, u64), &[u8]> = TableDefinition::new("rows_1");
+
+/// The hosts of a row. A table of its own, so that an older version reads the rows as they were.
+const HOSTS: TableDefinition<'_, (u8, u64), &[u8]> = TableDefinition::new("hosts_1");
 
 /// What was done, by its number.
 const TRAIL: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("trail_1");
@@ -169,13 +176,15 @@ fn open_error(why: DatabaseError) -> OpenError {
 fn read(database: &Database) -> Result<Stored, redb::Error> {
     let mut stored = Stored::default();
     let reading = database.begin_read()?;
+    let hosts = stored_hosts(&reading)?;
     match reading.open_table(ROWS) {
         Ok(table) => {
             for row in table.iter()? {
                 let (key, bytes) = row?;
                 let (tier, second) = key.value();
-                let point = HistoryPoint::read(second, bytes.value());
-                stored.rows.extend(point.map(|point| (tier, Arc::new(point))));
+                let Some(point) = HistoryPoint::read(second, bytes.value()) else { continue };
+                let hosts = hosts.get(&(tier, second)).cloned().unwrap_or_default();
+                stored.rows.push((tier, Arc::new(HistoryPoint { hosts, ..point })));
             }
         }
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(stored),
@@ -185,6 +194,20 @@ fn read(database: &Database) -> Result<Stored, redb::Error> {
         stored.audit_trail.extend(serde_json::from_slice::<AuditEntry>(row?.1.value()));
     }
     Ok(stored)
+}
+
+/// The hosts by tier and second. None in a file of an older version.
+fn stored_hosts(reading: &ReadTransaction) -> Result<BTreeMap<(u8, u64), HostPoints>, redb::Error> {
+    let table = match reading.open_table(HOSTS) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        table => table?,
+    };
+    let mut found = BTreeMap::new();
+    for row in table.iter()? {
+        let (key, bytes) = row?;
+        found.extend(hosts::read(bytes.value()).map(|hosts| (key.value(), hosts)));
+    }
+    Ok(found)
 }
 
 fn written(
@@ -197,14 +220,19 @@ fn written(
     let writing = database.begin_write()?;
     {
         let mut table = writing.open_table(ROWS)?;
+        let mut hosts_table = writing.open_table(HOSTS)?;
         for (tier, row) in rows {
             table.insert((*tier, row.second), row.bytes().as_slice())?;
+            if !row.hosts.is_empty() {
+                hosts_table.insert((*tier, row.second), hosts::bytes(&row.hosts).as_slice())?;
+            }
         }
         for (tier, (begin, (step, keep, _))) in (0_u8..).zip(begins.into_iter().zip(TIERS)) {
             // After a clock that was set back there are rows of a time to come.
             let end = begin + step * (keep as u64 + 60);
             for range in [(tier, 0)..(tier, begin), (tier, end)..(tier, u64::MAX)] {
-                table.retain_in(range, |_, _| false)?;
+                table.retain_in(range.clone(), |_, _| false)?;
+                hosts_table.retain_in(range, |_, _| false)?;
             }
         }
         let mut table = writing.open_table(TRAIL)?;
@@ -222,6 +250,7 @@ fn written(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::live::hosts::{HostKey, HostPoint, HostState};
     use securefs::Directory;
 
     fn place() -> Directory {
@@ -229,7 +258,10 @@ mod tests {
     }
 
     fn row(tier: u8, second: u64) -> (u8, Arc<HistoryPoint>) {
-        (tier, Arc::new(HistoryPoint { second, process: [1.0; 4], databases: Vec::new() }))
+        let key = HostKey { database: "app".into(), label: format!("h:{second}").as_str().into() };
+        let point = HostPoint { state: HostState::Down, timeline: 1, lag_bytes: 1.0, lag_seconds: 2.0 };
+        let hosts = vec![(key, point)];
+        (tier, Arc::new(HistoryPoint { second, process: [1.0; 4], databases: Vec::new(), hosts }))
     }
 
     fn seconds(opened: Opened) -> Vec<(u8, u64)> {
@@ -248,6 +280,7 @@ mod tests {
         store.close();
         let Opened::Yes(stored) = store.open(&path) else { panic!("it is there") };
         assert_eq!(stored.rows.iter().map(|(_, row)| row.second).collect::<Vec<_>>(), [11, 20]);
+        assert_eq!(stored.rows, [row(0, 11), row(1, 20)], "with their hosts");
         assert_eq!(stored.audit_trail.iter().map(|entry| entry.number).collect::<Vec<_>>(), [2, 3]);
         fs::remove_dir_all(place.path()).unwrap();
     }

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use crate::access::{Access, Authorized, Read};
 use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
-use crate::live::{DAY, HistorySeries, LiveSample, LiveSampler, TimeSpan};
+use crate::live::{HistorySeries, LiveSample, LiveSampler, TimeSpan};
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
 use crate::audit_trail::{AuditTrail, Mark};
@@ -58,9 +58,28 @@ struct HistoryQuery {
 /// The format of a history.
 #[derive(Clone, Copy, Deserialize, ToSchema, PartialEq)]
 #[serde(rename_all = "lowercase")]
-enum HistoryFormat {
+pub(super) enum HistoryFormat {
     Csv,
     Json,
+}
+
+impl HistoryFormat {
+    /// A table was asked for, by the parameter or by the header Accept.
+    pub(super) fn is_csv(given: Option<HistoryFormat>, headers: &HeaderMap) -> bool {
+        let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let wants_csv = accepts.is_some_and(|accepts| accepts.starts_with("text/csv"));
+        given.map_or(wants_csv, |format| format == HistoryFormat::Csv)
+    }
+}
+
+/// A table as a file of this name.
+pub(super) fn csv_response(file: &str, text: String) -> Response {
+    let disposition = format!("attachment; filename=\"{file}\"");
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition),
+    ];
+    (headers, text).into_response()
 }
 
 /// A series and what was done meanwhile.
@@ -108,16 +127,12 @@ async fn history(
     headers: HeaderMap,
     QueryParameters(of): QueryParameters<HistoryQuery>,
 ) -> Response {
-    let to = of.to.unwrap_or_else(|| sampler.newest());
-    let seconds = of.seconds.unwrap_or(600).clamp(1, DAY);
-    let from = of.from.unwrap_or_else(|| (to + 1).saturating_sub(seconds));
-    let series = sampler.series(of.database.as_deref(), TimeSpan { from, to });
-    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    if of.format.map_or(accepts.is_some_and(|accepts| accepts.starts_with("text/csv")), |format| format == HistoryFormat::Csv) {
-        let disposition = (header::CONTENT_DISPOSITION, "attachment; filename=\"weir-history.csv\"");
-        return ([(header::CONTENT_TYPE, "text/csv; charset=utf-8"), disposition], series.csv()).into_response();
+    let span = TimeSpan::asked(of.seconds, of.from, of.to, sampler.newest());
+    let series = sampler.series(of.database.as_deref(), span);
+    if HistoryFormat::is_csv(of.format, &headers) {
+        return csv_response("weir-history.csv", series.csv());
     }
-    let marks = audit_trail.marks(of.database.as_deref(), series.from, to);
+    let marks = audit_trail.marks(of.database.as_deref(), series.from, span.to);
     Json(History { series, marks }).into_response()
 }
 
@@ -126,6 +141,7 @@ fn only(sample: &LiveSample, name: &str) -> LiveSample {
         t: sample.t,
         pools: sample.pools.iter().filter(|pool| pool.database == name).cloned().collect(),
         databases: sample.databases.iter().filter(|one| one.database == name).cloned().collect(),
+        hosts: sample.hosts.iter().filter(|host| host.database == name).cloned().collect(),
         totals: sample.totals.clone(),
     }
 }
