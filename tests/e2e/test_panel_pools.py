@@ -12,8 +12,11 @@ from datetime import datetime
 import psycopg
 import pytest
 
+import browser
 import host
 import panel
+from split_cluster import STANDBYS, ready, where
+from test_panel_access import key
 
 pytestmark = pytest.mark.weir_only
 
@@ -378,3 +381,110 @@ def test_queries_are_found_and_go_with_their_pool(weir, pg):
     assert "needle" in found.lower() and texts("nothing-has-this") == []
     assert web.ask("DELETE", "/api/v1/pools/test-pool")[0] == 204
     host.eventually(lambda: texts("") == [] and not [row for row in pooler.console("SHOW QUERIES") if row["database"] == "test-pool"])
+
+
+def servers(cluster):
+    """What the settings of a pool say of them."""
+    hosts = cluster.servers.values()
+    return {"host": ",".join("127.0.0.1" for _ in hosts), "port": ",".join(str(server.port) for server in hosts)}
+
+
+def test_a_pool_made_here_sends_its_reads_to_standbys(weir, pg, cluster):
+    pooler, web = started(weir)
+    split = {**servers(cluster), "read_write_split": "1", "max_replica_lag": "10"}
+    _, preview, _ = web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "settings": split})
+    assert preview["budget"]["used_by_pools"] == 5 and any("read_write_split=1" in line["after"] for line in preview["diff"])
+    pool = create(web, settings=split)
+    assert pool["settings"] == split and pool["cluster_id"] != web.get("/api/v1/pools/app")["pool"]["cluster_id"]
+    client = ready(pooler, cluster, "test-pool")
+    assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
+    assert [row["state"] for row in web.get("/api/v1/hosts?database=test-pool")["hosts"]] == ["primary", "standby", "standby"]
+
+    weights = {"weight": "1,1,0", "max_replica_lag": None}
+    status, body, _ = web.ask("PUT", "/api/v1/pools/test-pool", {**WISH, "size": 4, "settings": weights})
+    assert (status, body["pool"]["size"]) == (200, 4), body
+    assert body["pool"]["settings"] == {**servers(cluster), "read_write_split": "1", "weight": "1,1,0"}
+    host.eventually(lambda: {where(cluster, client) for _ in range(4)} == {"standby1"}, timeout=20)
+    status, body, _ = web.ask("PUT", "/api/v1/pools/test-pool", {**WISH, "settings": {"read_write_split": "0", "weight": "", "target_session_attrs": "primary"}})
+    assert body["pool"]["settings"] == {**servers(cluster), "target_session_attrs": "primary"}
+    host.eventually(lambda: where(cluster, client) == "primary")
+    line = next(line for line in file(pooler).read_text().splitlines() if line.startswith("test-pool"))
+    ports = servers(cluster)
+    assert line == f"test-pool = host={ports['host']} port={ports['port']} read_write_split=0 dbname=app pool_size=5 pool_mode=transaction target_session_attrs=primary"
+
+
+@pytest.mark.parametrize("name, value, says", [
+    ("host", "h,i", "port: \"1,2,3\" is not one port, or one for each of 2 hosts"),
+    ("weight", "1,2", "weight: \"1,2\" is not one weight, or one for each of 3 hosts"),
+    ("read_consistency", "never", "read_consistency: \"never\" is not one of session, database, eventual"),
+    ("query_cache", "much", "query_cache: \"much\" is not a size like 16MB"),
+    ("target_session_attrs", "standby", "read_write_split sends writes to the primary, and target_session_attrs is standby"),
+    ("topology", "patroni", "topology: \"patroni\" is neither probe nor patroni with URLs"),
+    ("hosts", "h", "an entry of \\[databases\\] has no such key"),
+    ("auth_query", "select 1", "is set in files only"),
+    ("connect_query", "select 1", "is set in files only"),
+    ("password", "secret", "is set in files only"),
+])  # fmt: skip
+def test_a_setting_that_cannot_be_is_refused_at_its_field(weir, pg, name, value, says):
+    pooler, web = started(weir)
+    split = {"host": "h,i,j", "port": "1,2,3", "read_write_split": "1"}
+    field = "port" if name == "host" else name
+    answer = web.ask("POST", "/api/v1/pools", {**WISH, "settings": {**split, name: value}})
+    body = panel.is_refused(answer, 422, "unprocessable_entity", says)
+    assert body["field"] == f"settings.{field}" and not file(pooler).exists()
+
+
+def test_servers_that_no_entry_has_need_the_scope_of_passwords(weir, pg):
+    pooler = weir.prepared(pools_file="pools.ini", http_port=host.free_port(), http_auth_file="panel.auth")
+    line, token = key(pooler, "token", "maker", "read,admin")
+    pooler._write("panel.auth", line)
+    pooler.start()
+    web = panel.Panel(pooler, int(pooler.settings["http_port"]), token=token).wait_up()
+    elsewhere = {**WISH, "settings": {"host": "evil.example", "port": "5432"}}
+    panel.is_refused(web.ask("POST", "/api/v1/pools", elsewhere), 403, "forbidden", "view_credentials is needed too")
+    patroni = {**WISH, "settings": {"topology": "patroni http://evil.example:8008"}}
+    panel.is_refused(web.ask("POST", "/api/v1/pools", patroni), 403, "forbidden", "view_credentials is needed too")
+    known = {**WISH, "settings": {"host": "127.0.0.1,127.0.0.1", "port": str(pg.port), "read_write_split": "1"}}
+    assert web.ask("POST", "/api/v1/pools", known)[0] == 201
+    moved = {**WISH, "settings": {"host": "127.0.0.1,evil.example"}}
+    panel.is_refused(web.ask("PUT", "/api/v1/pools/test-pool", moved), 403, "forbidden", "view_credentials is needed too")
+
+
+def test_passwords_of_patronis_api_are_not_shown(weir, pg):
+    pooler, web = started(weir)
+    secret = "patroni http://u:s3cret@127.0.0.1:1"
+    _, preview, _ = web.ask("POST", "/api/v1/pools?preview=true", {**WISH, "settings": {"topology": secret}})
+    pool = create(web, settings={"topology": secret})
+    assert pool["settings"] == {"topology": "patroni http://127.0.0.1:1"}
+    # What is not sent, stays.
+    status, body, _ = web.ask("PUT", "/api/v1/pools/test-pool", {**WISH, "settings": {"read_write_split": "1"}})
+    assert status == 200 and "u:s3cret" in file(pooler).read_text()
+    assert "s3cret" not in str((preview, body, web.get("/api/v1/pools")))
+
+
+def test_the_settings_of_a_pool_are_those_of_the_table(weir, pg):
+    _, web = started(weir)
+    settings = {setting["name"]: setting for setting in web.get("/api/v1/settings/pools")["settings"]}
+    wanted = "host port topology target_session_attrs read_write_split read_consistency read_after_write max_replica_lag weight query_cache query_cache_max_staleness query_cache_user"
+    assert list(settings)[:12] == wanted.split()
+    assert not {"dbname", "user", "password", "pool_size", "pool_mode", "auth_query", "auth_user", "auth_dbname", "connect_query"} & set(settings)
+    assert settings["read_consistency"]["choices"] == ["session", "database", "eventual"] and settings["read_write_split"]["choices"] == ["0", "1"]
+    assert settings["query_cache"]["default"] == "0" and settings["max_replica_lag"]["doc"]
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_a_pool_with_standbys_is_made_in_the_browser(weir, pg, cluster, scratch):
+    pooler, web = started(weir)
+
+    def see_reads_on_standbys():
+        client = ready(pooler, cluster, "split-pool")
+        assert {where(cluster, client) for _ in range(6)} == STANDBYS
+        assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
+
+    def see_no_reads_on_the_last():
+        with pooler.connect("split-pool") as client:
+            host.eventually(lambda: {where(cluster, client) for _ in range(4)} == {"standby1"}, timeout=20)
+        assert "weight=1,1,0" in file(pooler).read_text()
+
+    deeds = {"see reads on standbys": see_reads_on_standbys, "see no reads on the last": see_no_reads_on_the_last}
+    browser.play("split", web, scratch, deeds, token=web.token, **servers(cluster))

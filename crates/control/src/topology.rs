@@ -50,7 +50,7 @@ pub(crate) struct KnownTopology {
 }
 
 /// All clusters whose Patroni is asked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Topologies(BTreeMap<PatroniUrls, KnownTopology>);
 
 impl Topologies {

@@ -270,7 +270,7 @@ fn pool_status(error: &PoolError) -> StatusCode {
         PoolError::Field { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         PoolError::Exists { .. } | PoolError::Broken(_) => StatusCode::CONFLICT,
         PoolError::NotFound(_) => StatusCode::NOT_FOUND,
-        PoolError::NotOurs { .. } | PoolError::NoPoolsFile => StatusCode::FORBIDDEN,
+        PoolError::NotOurs { .. } | PoolError::NoPoolsFile | PoolError::NewServers => StatusCode::FORBIDDEN,
         PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         PoolError::Ending => StatusCode::SERVICE_UNAVAILABLE,
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use control::{
     Budget, Cluster, DatabaseColumn, PinTotalColumn, PoolColumn, ServerErrorColumn, ServerInfo, cluster_id,
-    clusters,
+    clusters, is_pool_setting,
 };
 use serde::Serialize;
-use settings::{Config, Database, PoolMode};
+use settings::{Config, DATABASE, Database, PoolMode};
 use utoipa::ToSchema;
 
 use crate::table::{ViewRow, ViewTable};
@@ -59,6 +59,8 @@ pub(crate) struct PoolView {
     pub(crate) mode: Mode,
     /// Server connections.
     pub(crate) size: u32,
+    /// Other keys of its entry that are not the default, as a file has them, without passwords.
+    settings: BTreeMap<&'static str, String>,
     /// `panel` or `file`: whether Weir may write the file that it stands in.
     origin: PoolOrigin,
     writable: bool,
@@ -142,6 +144,25 @@ pub(crate) struct PoolCounts {
     servers_login: u64,
     /// Of the client that has waited longest.
     maxwait_seconds: f64,
+}
+
+/// What an entry has beside the fields of a pool.
+fn settings_of(database: &Database) -> BTreeMap<&'static str, String> {
+    let default = Database::new(&database.name, database.at.clone());
+    let is_own = |name: &str| {
+        // Those that Patroni has listed are not the entry's.
+        let is_listed = database.follows_members && matches!(name, "host" | "port");
+        is_pool_setting(name) && !is_listed
+    };
+    let rows = DATABASE.iter().filter(|row| is_own(row.info.name));
+    let set = rows.filter_map(|row| {
+        let value = (row.show)(database)?;
+        let is_default = (row.show)(&default).as_deref() == Some(value.as_str());
+        // Patroni's URLs may have passwords.
+        let shown = if row.info.name == "topology" { database.topology.to_string() } else { value };
+        (!is_default).then_some((row.info.name, shown))
+    });
+    set.collect()
 }
 
 /// A part of a pool: that of one user.
@@ -299,6 +320,7 @@ impl Inventory {
             user: database.user.clone(),
             mode: config.pool_mode(database, user).into(),
             size: config.pool_size(database, user),
+            settings: settings_of(database),
             origin: if is_ours { PoolOrigin::Panel } else { PoolOrigin::File },
             writable: is_ours,
             file: database.at.file.to_string(),

@@ -73,7 +73,7 @@ impl PoolService {
     }
 
     /// Asks the server for its limits, then the control thread for the change, or for what it would be; gives what was known
-    /// of pools before, too.
+    /// of pools before, too. With `may_name_servers` the pool's users may log in to servers that no entry leads to.
     ///
     /// # Errors
     /// Why the change is not made.
@@ -81,10 +81,11 @@ impl PoolService {
         &self,
         change: PoolChange,
         preview: bool,
+        may_name_servers: bool,
     ) -> Result<(Inventory, PoolOutcome), Failure> {
         let inventory = self.inventory().await?;
         let server = self.server_of(&inventory, &change).await;
-        let outcome = self.pools.change(change, preview, server).await?;
+        let outcome = self.pools.change(change, preview, server, may_name_servers).await?;
         Ok((inventory, outcome))
     }
 
@@ -93,7 +94,7 @@ impl PoolService {
     /// # Errors
     /// Why it stays.
     pub(crate) async fn delete(&self, name: String) -> Result<(), Failure> {
-        self.pools.change(PoolChange::Delete(name), false, None).await.map(drop)
+        self.pools.change(PoolChange::Delete(name), false, None, false).await.map(drop)
     }
 
     /// The plan of a statement.

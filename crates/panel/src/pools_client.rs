@@ -91,6 +91,7 @@ impl PoolsClient {
         change: PoolChange,
         preview: bool,
         server: Option<ServerInfo>,
+        may_name_servers: bool,
     ) -> Result<PoolOutcome, Failure> {
         let busy = || Failure::TooManyChanges;
         let permit = timeout(TIMEOUT / 2, self.permits.acquire()).await;
@@ -98,7 +99,7 @@ impl PoolsClient {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.pending.changes.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        (self.send)(Input::Pools(PoolRequest { id, change, preview, server }));
+        (self.send)(Input::Pools(PoolRequest { id, change, preview, server, may_name_servers }));
         match timeout(TIMEOUT, answer).await {
             Ok(Ok(outcome)) => outcome.map_err(Failure::Pool),
             _ => {
@@ -249,6 +250,6 @@ mod tests {
     #[test]
     fn a_refused_change_is_told() {
         let client = client(&Arc::default());
-        assert!(run(client.change(PoolChange::Delete("a".to_owned()), false, None)).is_err());
+        assert!(run(client.change(PoolChange::Delete("a".to_owned()), false, None, false)).is_err());
     }
 }

@@ -47,8 +47,7 @@ pub fn check(files: &dyn Files, path: &str) -> CheckReport {
         Ok(config) => {
             let mut warnings = config.warnings.clone();
             warnings.extend(idle_assignments(&config, &assigning));
-            warnings.extend(idle_splits(&config));
-            warnings.extend(idle_caches(&config));
+            warnings.extend(idle_entries(&config));
             (Some(Arc::new(config)), warnings)
         }
         Err(findings) => (None, findings),
@@ -134,9 +133,25 @@ fn idle_assignments(config: &Config, assigning: &[Assignment]) -> Vec<Finding> {
     idle.map(|assignment| Finding::warning(&assignment.at, TEXT.to_owned())).collect()
 }
 
-/// Entries whose `read_write_split` sends no reads to standbys.
-fn idle_splits(config: &Config) -> Vec<Finding> {
-    let why = |database: &Database| match database.host.len() {
+/// Entries of which a setting has no effect.
+fn idle_entries(config: &Config) -> Vec<Finding> {
+    let all = || config.databases.values().chain(&config.fallback);
+    let finding =
+        |database: &Arc<Database>, why: Option<&str>| Some(Finding::warning(&database.at, why?.to_owned()));
+    let splits = all().filter_map(|database| finding(database, idle_split(config, database)));
+    splits.chain(all().filter_map(|database| finding(database, idle_cache(config, database)))).collect()
+}
+
+/// Why settings of an entry have no effect as the entry is.
+#[must_use]
+pub fn idle_settings(config: &Config, database: &Database) -> Vec<&'static str> {
+    idle_split(config, database).into_iter().chain(idle_cache(config, database)).collect()
+}
+
+/// Why `read_write_split` sends no reads to standbys.
+fn idle_split(config: &Config, database: &Database) -> Option<&'static str> {
+    match database.host.len() {
+        _ if !database.read_write_split => None,
         0 | 1 if !database.follows_members => {
             Some("read_write_split has no effect on an entry with one host")
         }
@@ -144,31 +159,26 @@ fn idle_splits(config: &Config) -> Vec<Finding> {
         // Its hosts are known once Patroni has listed them.
         0 if config.pool_mode(database, None) != PoolMode::Session => None,
         _ => Some("read_write_split has no effect in session pooling"),
-    };
-    let split =
-        config.databases.values().chain(&config.fallback).filter(|database| database.read_write_split);
-    split.filter_map(|database| Some(Finding::warning(&database.at, why(database)?.to_owned()))).collect()
+    }
 }
 
-/// Entries whose `query_cache` answers nothing.
-fn idle_caches(config: &Config) -> Vec<Finding> {
-    let why = |database: &Database| {
-        if database.name == "*" {
-            return Some("query_cache has no effect in the entry `*`: name the database");
-        }
-        if !config.caches_reads(database, None) {
-            return Some(
-                "query_cache has no effect without session_state = virtual in transaction or statement pooling",
-            );
-        }
-        let has_user = database.query_cache_user.is_some() || database.user.is_some();
-        (!has_user).then_some(
-            "query_cache needs a user that follows the primary's changes: query_cache_user, with REPLICATION",
-        )
-    };
-    let cached =
-        config.databases.values().chain(&config.fallback).filter(|database| database.query_cache > 0);
-    cached.filter_map(|database| Some(Finding::warning(&database.at, why(database)?.to_owned()))).collect()
+/// Why `query_cache` answers nothing.
+fn idle_cache(config: &Config, database: &Database) -> Option<&'static str> {
+    if database.query_cache == 0 {
+        return None;
+    }
+    if database.name == "*" {
+        return Some("query_cache has no effect in the entry `*`: name the database");
+    }
+    if !config.caches_reads(database, None) {
+        return Some(
+            "query_cache has no effect without session_state = virtual in transaction or statement pooling",
+        );
+    }
+    let has_user = database.query_cache_user.is_some() || database.user.is_some();
+    (!has_user).then_some(
+        "query_cache needs a user that follows the primary's changes: query_cache_user, with REPLICATION",
+    )
 }
 
 /// How an assignment behaves differently from PgBouncer.

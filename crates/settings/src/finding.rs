@@ -33,12 +33,25 @@ pub struct Finding {
     pub severity: Severity,
     /// The message.
     pub message: String,
+    /// The key of the entry that it concerns, if it is one.
+    pub key: Option<&'static str>,
 }
 
 impl Finding {
     /// A finding that stops loading.
     pub fn error(at: &Origin, message: impl Into<String>) -> Self {
-        Self { file: at.file.clone(), line: at.line, severity: Severity::Error, message: message.into() }
+        Self {
+            file: at.file.clone(),
+            line: at.line,
+            severity: Severity::Error,
+            message: message.into(),
+            key: None,
+        }
+    }
+
+    /// The same, of a key of the entry.
+    pub(crate) fn of_key(self, key: Option<&'static str>) -> Self {
+        Self { key, ..self }
     }
 
     /// A finding that does not stop loading.

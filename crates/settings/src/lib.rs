@@ -41,7 +41,7 @@ mod user;
 mod userlist;
 mod value;
 
-pub use check::{CheckReport, check};
+pub use check::{CheckReport, check, idle_settings};
 pub use choice::{
     AuthType, IoDriver, LoadBalance, PinAction, PoolMode, QueueBy, QueueOrder, ReadAfterWrite,
     ReadConsistency, SessionState, SslMode, SyslogFacility, TargetSessionAttrs, Threads,

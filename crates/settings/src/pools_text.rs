@@ -5,12 +5,17 @@ use crate::connstr::{self, PASSWORD};
 use crate::finding::Finding;
 use crate::ini::{Statement, statements};
 use crate::raw_config::Pools;
+use crate::topology::Topology;
+use crate::value::Codec as _;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The header of a new file.
 const HEADER: &str =
     "; Pools made with Weir's panel or API. Comments and the order of lines are kept.\n[databases]\n";
+
+/// The key whose URLs may have passwords.
+const TOPOLOGY: &str = "topology";
 
 /// Shown in place of a password.
 const MASK: &str = "***";
@@ -207,9 +212,14 @@ fn masked(line: &str) -> String {
 /// An entry with its password masked, and whether it had one. Unparsable values are hidden as a whole.
 fn masked_entry(name: &str, value: &str) -> (String, bool) {
     let Ok(pairs) = connstr::pairs(value) else { return (format!("{name} = {MASK}"), true) };
-    let has_secret = pairs.iter().any(|(key, _)| *key == PASSWORD);
+    let has_secret = pairs.iter().any(|(key, _)| *key == PASSWORD || *key == TOPOLOGY);
     let mask = |(key, value): (&str, String)| {
-        let value = if key == PASSWORD { MASK.to_owned() } else { value };
+        let value = match key {
+            PASSWORD => MASK.to_owned(),
+            // Its URLs may have passwords.
+            TOPOLOGY => Topology::read(&value).map_or_else(|_| MASK.to_owned(), |known| known.to_string()),
+            _ => value,
+        };
         (key.to_owned(), value)
     };
     (entry(name, &pairs.into_iter().map(mask).collect::<Vec<_>>()), has_secret)
@@ -292,6 +302,8 @@ mod tests {
         assert!(!format!("{changes:?}").contains("s3"), "{changes:?}");
         assert_eq!(changes[0].before.as_deref(), Some("[databases] a = host=h password=***"));
         assert_eq!(masked("[databases] a = password=s3cret b"), "[databases] a = ***");
+        let line = "a = topology='patroni http://u:s3cret@h:8008' weight=1";
+        assert_eq!(masked(line), "a = topology='patroni http://h:8008' weight=1");
         assert_eq!(masked("  [databases]  a =  host=h"), "  [databases]  a =  host=h");
     }
 

@@ -96,6 +96,16 @@ impl fmt::Debug for PatroniUrls {
     }
 }
 
+impl fmt::Display for Topology {
+    /// Without the passwords.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Topology::Probe => out.write_str("probe"),
+            Topology::Patroni(urls) => write!(out, "patroni {urls}"),
+        }
+    }
+}
+
 impl Codec for Topology {
     type Value = Topology;
     const KIND: ValueKind = ValueKind::Topology;

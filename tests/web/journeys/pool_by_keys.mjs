@@ -26,6 +26,8 @@ export default async function ({ visitor, token }) {
   await me.hasFocus(me.field('Name'));
   await page.keyboard.type('by-keys');
   await page.keyboard.press('Tab');
+  await me.hasFocus(me.field('Cluster'));
+  await page.keyboard.press('Tab');
   await me.hasFocus(me.field('Database'));
   await page.keyboard.type('app');
   await page.keyboard.press('Tab');

@@ -1,6 +1,6 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cache, Cluster, Hosts, Pool, PoolDetails, CreatePool, Preview } from './types';
+import type { Cache, Cluster, Hosts, Pool, PoolDetails, PoolSetting, CreatePool, Preview } from './types';
 
 export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
@@ -39,6 +39,11 @@ export async function cache(database: string, signal?: AbortSignal): Promise<Cac
 /** No reads go to a host that is detached. */
 export function actOnHost(database: string, host: string, action: 'detach' | 'attach'): Promise<void> {
   return call('POST', `/databases/${encodeURIComponent(database)}/hosts/${encodeURIComponent(host)}/${action}`, {});
+}
+
+/** What a pool may be given beside its database, user, mode and size. */
+export async function poolSettings(signal?: AbortSignal): Promise<PoolSetting[]> {
+  return (await get<{ settings: PoolSetting[] }>('/settings/pools', signal)).settings;
 }
 
 /** What saving would change; `was` is the pool's present name, null for a new one. */

@@ -242,6 +242,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far the hosts of an entry were behind, for a chart, and when their states and timelines changed. */
+        get: operations["host_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/lab/runs": {
         parameters: {
             query?: never;
@@ -458,7 +475,7 @@ export interface paths {
         };
         /** A pool and how clients get there. */
         get: operations["pool"];
-        /** Changes a pool: its database, user, mode and size. */
+        /** Changes a pool: its database, user, mode, size and other settings. */
         put: operations["change_pool"];
         post?: never;
         /** Deletes a pool. Its clients get an error and are closed. */
@@ -579,6 +596,23 @@ export interface paths {
         };
         /** The settings of the process, in the order of their names. */
         get: operations["settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a pool may be given beside its database, user, mode and size, in the order of the manual. */
+        get: operations["pool_settings"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1038,7 +1072,7 @@ export interface components {
         };
         /** @description What a pool is to be. */
         CreatePool: {
-            /** @description Needed where there are several clusters. A pool stays in its cluster: in a change it may be left out. */
+            /** @description Needed where there are several clusters, unless `settings` name the servers. In a change it may be left out. */
             cluster_id?: string | null;
             /** @description A database of the cluster. */
             db: string;
@@ -1046,6 +1080,13 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /** @description 3 to 63 letters, digits, `_` and `-`. A pool keeps its name: in a change it may be left out. */
             name?: string;
+            /**
+             * @description Other keys of an entry of `[databases]`, as a file has them (`GET /api/v1/settings/pools` lists them); null or empty takes one out, and those
+             *     that are not named stay. With `host`, or with `topology` of Patroni, a new pool needs no cluster.
+             */
+            settings?: {
+                [key: string]: string | null;
+            };
             /**
              * Format: int64
              * @description Server connections.
@@ -1202,6 +1243,66 @@ export interface components {
             /** Format: int64 */
             step_seconds: number;
         };
+        /** @description A host's state from a moment on. */
+        HostChange: {
+            state: components["schemas"]["HostState"] | null;
+            /**
+             * Format: int64
+             * @description Seconds since 1970.
+             */
+            t: number;
+            /** Format: int32 */
+            timeline: number | null;
+        };
+        /** @description A host in it. */
+        HostHistory: {
+            /** @description What it was at the beginning, and each change since. */
+            changes: components["schemas"]["HostChange"][];
+            /** @description Host and port. */
+            host: string;
+            /** @description Null where it is not known, as of a primary. Over steps of more than a second the highest. */
+            lag_bytes: (number | null)[];
+            lag_seconds: (number | null)[];
+        };
+        /** @description A host now. */
+        HostSample: {
+            /** @description The entry. */
+            database: string;
+            host: string;
+            /**
+             * Format: int64
+             * @description How far a standby is behind; null where that is not known.
+             */
+            lag_bytes: number | null;
+            /** Format: double */
+            lag_seconds: number | null;
+            /** Format: int64 */
+            port: number;
+            /**
+             * @description What a host is, for a chart. The order is that of the codes in which it is stored.
+             * @enum {string}
+             */
+            state: "unknown" | "primary" | "standby" | "lagging" | "down" | "detached" | "noloadbalance";
+            /** Format: int64 */
+            timeline: number | null;
+        };
+        /** @description A span of the history of an entry's hosts. */
+        HostSeries: {
+            /**
+             * Format: int64
+             * @description Seconds since 1970 of the first number of each series.
+             */
+            from: number;
+            /** @description In the order of the entry's list; those that it had, too. */
+            hosts: components["schemas"]["HostHistory"][];
+            /** Format: int64 */
+            step_seconds: number;
+        };
+        /**
+         * @description What a host is, for a chart. The order is that of the codes in which it is stored.
+         * @enum {string}
+         */
+        HostState: "unknown" | "primary" | "standby" | "lagging" | "down" | "detached" | "noloadbalance";
         /** @description A host of an entry. */
         HostView: {
             /** @description The entry. */
@@ -1216,6 +1317,8 @@ export interface components {
             lag_bytes: number | null;
             /** Format: double */
             lag_seconds: number | null;
+            /** @description It is a standby that is further behind than `max_replica_lag`: it gets no reads. */
+            lagging: boolean;
             /** @description Why it cannot be logged in to, or was not the last time. */
             last_error: string | null;
             /** Format: int64 */
@@ -1244,6 +1347,11 @@ export interface components {
         Hosts: {
             entries: components["schemas"]["HostsSummary"][];
             hosts: components["schemas"]["HostView"][];
+        };
+        /** @description The past of an entry's hosts and what was done meanwhile. */
+        HostsHistory: components["schemas"]["HostSeries"] & {
+            /** @description What changed something: edits, commands, reloads, starts and takeovers. */
+            marks: components["schemas"]["Mark"][];
         };
         /** @description What an entry is in. */
         HostsSummary: {
@@ -1301,6 +1409,8 @@ export interface components {
         /** @description A sample. */
         LiveSample: {
             databases: components["schemas"]["DatabaseSample"][];
+            /** @description The hosts of entries whose reads go to standbys. */
+            hosts: components["schemas"]["HostSample"][];
             pools: components["schemas"]["PoolSample"][];
             /**
              * Format: double
@@ -1454,6 +1564,26 @@ export interface components {
             sv_used: number;
             user: string;
         };
+        /** @description A key of an entry of `[databases]` that a pool may be given here. */
+        PoolSetting: {
+            /** @description Its values, where it is one of a few words. */
+            choices: string[];
+            /** @description Unless given. */
+            default: string | null;
+            /** @description What it does. */
+            doc: string;
+            /** @description reload: it counts at once. reconnect: server connections are opened anew. */
+            effect: components["schemas"]["EffectName"];
+            name: string;
+            /** @description The shape of its values. */
+            type: string;
+            /** @description What a number counts. */
+            unit?: string | null;
+        };
+        /** @description All of them. */
+        PoolSettings: {
+            settings: components["schemas"]["PoolSetting"][];
+        };
         /** @description A part of a pool: that of one user. */
         PoolUser: {
             database: string;
@@ -1477,6 +1607,10 @@ export interface components {
             paused: boolean;
             pins: components["schemas"]["PoolPins"];
             server_error?: components["schemas"]["ServerErrorView"] | null;
+            /** @description Other keys of its entry that are not the default, as a file has them, without passwords. */
+            settings: {
+                [key: string]: string;
+            };
             /**
              * Format: int32
              * @description Server connections.
@@ -1661,6 +1795,10 @@ export interface components {
             doubts: string[];
             /** @description To be pasted into a file. */
             line: string | null;
+            /** @description Where reads go to standbys: the size for the `primary` and for each `standby`, as far as they were measured; null where the figures do not say. */
+            sides: {
+                [key: string]: number | null;
+            };
             /**
              * Format: int32
              * @description None where the figures do not say.
@@ -2189,6 +2327,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Hosts"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    host_history: {
+        parameters: {
+            query: {
+                /** @description Of this entry. */
+                database: string;
+                /** @description How much of the series, up to 86400: in steps of 1 s up to ten minutes ago, of 10 s up to two hours ago, else of a minute. */
+                seconds?: number;
+                /** @description Instead: the first second, since 1970. */
+                from?: number;
+                /** @description The last second; else the newest. */
+                to?: number;
+                /** @description csv for a table of comma-separated values; so does the header Accept: text/csv. */
+                format?: "csv" | "json";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostsHistory"];
                 };
             };
             401: {
@@ -3056,6 +3232,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Settings"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    pool_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSettings"];
                 };
             };
             401: {

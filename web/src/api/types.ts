@@ -40,6 +40,7 @@ export type QueryHistory = Schemas['QueryHistory'];
 export type AuditKind = Schemas['AuditKind'];
 export type AuditEntry = Schemas['AuditEntryView'];
 export type Setting = Schemas['Setting'];
+export type PoolSetting = Schemas['PoolSetting'];
 export type RunState = Schemas['RunState'];
 /** As the form sends it: with every field. */
 export type StartRun = Required<Schemas['StartRun']>;

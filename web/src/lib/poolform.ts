@@ -9,9 +9,15 @@ export interface Draft {
   user: string;
   mode: Mode;
   size: string;
+  /** Other keys of the entry, as a file has them; empty is the default. */
+  settings: Record<string, string>;
 }
 
-export type Problems = Partial<Record<keyof CreatePool, string>>;
+/** In place of a cluster: the pool's settings name its servers. */
+export const OWN_SERVERS = 'own';
+
+/** By field; those of settings as `settings.` and the name. */
+export type Problems = Partial<Record<string, string>>;
 
 export const MODES: { id: Mode; label: string; description: string }[] = [
   { id: 'transaction', label: 'Transaction', description: 'A client has a server connection for a transaction. Right for most applications.' },
@@ -30,6 +36,7 @@ export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
     user: pool?.user ?? '',
     mode: pool?.mode ?? 'transaction',
     size: String(pool?.size ?? 10),
+    settings: { ...pool?.settings },
   };
 }
 
@@ -46,6 +53,7 @@ export function problems(typed: Draft): Problems {
   const found: Problems = {};
   if (typed.name.trim() === '') found.name = 'A pool needs a name: clients give it as the name of the database.';
   if (typed.cluster_id === '') found.cluster_id = 'Choose a cluster.';
+  if (typed.cluster_id === OWN_SERVERS && !typed.settings.host?.trim() && !typed.settings.topology?.trim()) found['settings.host'] = 'Name its servers, or Patroni in topology.';
   if (typed.db.trim() === '') found.db = 'Choose a database.';
   if (!typed.inbound && typed.user.trim() === '') found.user = 'A user is needed, or choose the inbound user.';
   const size = sizeOf(typed);
@@ -54,13 +62,16 @@ export function problems(typed: Draft): Problems {
   return found;
 }
 
-export function createPool(typed: Draft): CreatePool {
+/** `before`: the settings of the pool as it is. Those that are as before are not sent, and stay. */
+export function createPool(typed: Draft, before: Record<string, string>): CreatePool {
+  const changed = Object.entries(typed.settings).filter(([name, value]) => value.trim() !== (before[name] ?? ''));
   return {
     name: typed.name.trim(),
-    cluster_id: typed.cluster_id,
+    cluster_id: typed.cluster_id === OWN_SERVERS ? null : typed.cluster_id,
     db: typed.db.trim(),
     user: typed.inbound ? null : typed.user.trim(),
     mode: typed.mode,
     size: sizeOf(typed) ?? 0,
+    settings: Object.fromEntries(changed.map(([name, value]) => [name, value.trim() || null])),
   };
 }

@@ -11,7 +11,8 @@ use settings::{PoolsText, with_pools};
 use crate::interface::Output;
 use crate::machine::Control;
 use crate::pools::{
-    Budget, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, WriteFault, entry, rules,
+    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, WriteFault, clusters, entry,
+    rules,
 };
 
 /// Queued changes, and the one in progress.
@@ -78,20 +79,30 @@ impl Control {
         let path = self.pools_path().ok_or(PoolError::NoPoolsFile)?;
         let before = PoolsText::read(&path, bytes).map_err(PoolError::Broken)?;
         // Entries added by hand since the load count: their names are taken.
-        let present = with_pools(&self.config, &path, bytes).map_err(PoolError::Broken)?;
+        let members = |config| self.topologies.clone().apply(config);
+        let present = with_pools(&self.config, &path, bytes).map(members).map_err(PoolError::Broken)?;
         let mut text = before.clone();
         let (cluster, size_before) = rules::validate(&present, request)?;
         match &request.change {
             PoolChange::Create(spec) | PoolChange::Update(spec) => {
-                let pairs = entry::pairs(&present, &cluster, spec, text.pairs(&spec.name));
+                let pairs = entry::pairs(&present, cluster.as_ref(), spec, text.pairs(&spec.name));
                 text.put(&spec.name, &pairs);
             }
             PoolChange::Delete(name) => {
                 text.remove(name);
             }
         }
-        let config = with_pools(&self.config, &path, text.bytes()).map_err(PoolError::Broken)?;
-        let budget = Budget::of(&config, &cluster, request.server.as_ref());
+        let blame = |findings| PoolError::of_entry(request.change.name(), findings);
+        let config = with_pools(&self.config, &path, text.bytes()).map(members).map_err(blame)?;
+        let made = config.databases.get(request.change.name());
+        made.map_or(Ok(()), |entry| rules::check_servers(&present, entry, request))?;
+        let now = made.map(|entry| rules::of(clusters(&config), entry)).transpose()?.or(cluster.clone());
+        // What another server has said does not count.
+        let server = request.server.as_ref().filter(|_| {
+            let id = |of: &Option<Cluster>| of.as_ref().map(|cluster| cluster.id.clone());
+            id(&now) == id(&cluster)
+        });
+        let budget = now.map_or_else(Budget::default, |now| Budget::of(&config, &now, server));
         rules::check_budget(&budget, request, size_before)?;
         let warnings = rules::warnings(&config, &budget, request);
         let changes = text.changes_from(&before);

@@ -1,16 +1,32 @@
 //! The entry of a pool: its keys, and what is kept of an entry edited by hand.
+//! Owns which settings of the table of `[databases]` a pool may be given here: all but those that have a field of their own, and those that say
+//! who may log in or what is run as a user.
 
-use settings::Config;
+use settings::{Config, DATABASE, SettingInfo};
 
 use super::{Cluster, PoolSpec};
 
 /// Keys that a change sets; other keys of an existing entry are kept in place.
 const MANAGED_KEYS: &[&str] = &["dbname", "user", "password", "pool_size", "pool_mode"];
 
-/// The keys and values of a pool's entry.
+/// The settings that a pool may be given beside its fields, in the order of their table.
+pub fn pool_settings() -> impl Iterator<Item = &'static SettingInfo> {
+    DATABASE.iter().map(|row| &row.info).filter(|info| is_pool_setting(info.name))
+}
+
+/// Whether a pool may be given it.
+#[must_use]
+pub fn is_pool_setting(name: &str) -> bool {
+    // These would let who may only make pools see or do what the passwords of users are for.
+    let is_for_files = name.starts_with("auth_") || name == "connect_query";
+    let is_known = DATABASE.iter().any(|row| row.info.name == name);
+    is_known && !is_for_files && !MANAGED_KEYS.contains(&name)
+}
+
+/// The keys and values of a pool's entry. A new one of no cluster has its servers among its settings.
 pub(crate) fn pairs(
     config: &Config,
-    cluster: &Cluster,
+    cluster: Option<&Cluster>,
     spec: &PoolSpec,
     present: Option<Vec<(String, String)>>,
 ) -> Vec<(String, String)> {
@@ -25,7 +41,8 @@ pub(crate) fn pairs(
     };
     let mut pairs = Vec::new();
     let mut given: Vec<&str> = Vec::new();
-    for (key, value) in present.unwrap_or_else(|| place(cluster)) {
+    let base = present.unwrap_or_else(|| cluster.map(place).unwrap_or_default());
+    for (key, value) in with_settings(base, spec) {
         let Some(known) = MANAGED_KEYS.iter().find(|known| **known == key) else {
             pairs.push((key, value));
             continue;
@@ -40,6 +57,23 @@ pub(crate) fn pairs(
     pairs
 }
 
+/// The entry with its settings: those that it has in place, others behind them in the order of the table.
+fn with_settings(mut pairs: Vec<(String, String)>, spec: &PoolSpec) -> Vec<(String, String)> {
+    let named = pool_settings().filter_map(|info| Some((info.name, spec.settings.get(info.name)?)));
+    for (name, value) in named {
+        let value = value.as_ref().filter(|value| !value.is_empty());
+        let is_it = |key: &str| key == name || key == "reserve_pool" && name == "reserve_pool_size";
+        // The last one counts.
+        let place = pairs.iter().rposition(|(key, _)| is_it(key));
+        match (value, place) {
+            (Some(value), Some(place)) => pairs[place].1.clone_from(value),
+            (Some(value), None) => pairs.push((name.to_owned(), value.clone())),
+            (None, _) => pairs.retain(|(key, _)| !is_it(key)),
+        }
+    }
+    pairs
+}
+
 /// Where a new pool leads to.
 fn place(cluster: &Cluster) -> Vec<(String, String)> {
     let host = (!cluster.host.is_empty()).then(|| ("host".to_owned(), cluster.host.join(",")));
@@ -50,7 +84,7 @@ fn place(cluster: &Cluster) -> Vec<(String, String)> {
 /// with as the same user. Without either the user's secret in `auth_file` is used, as for any entry.
 fn password(
     config: &Config,
-    cluster: &Cluster,
+    cluster: Option<&Cluster>,
     spec: &PoolSpec,
     present: Option<&[(String, String)]>,
 ) -> Option<String> {
@@ -59,6 +93,7 @@ fn password(
     if value("user") == Some(user) {
         return value("password").cloned();
     }
+    let cluster = cluster?;
     let others = config.databases.values().chain(&config.fallback);
     let mut others = others.filter(|other| other.host == cluster.host && other.port == cluster.port);
     others.find_map(|other| other.password.clone().filter(|_| other.user.as_ref() == Some(user)))

@@ -1,5 +1,6 @@
 //! Errors of changes to pools, and the field each concerns.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use settings::Finding;
@@ -9,8 +10,8 @@ use settings::Finding;
 pub enum PoolError {
     /// The requester's: this field cannot have this value.
     Field {
-        /// `name`, `db`, `user`, `mode`, `size` or `cluster_id`.
-        field: &'static str,
+        /// `name`, `db`, `user`, `mode`, `size`, `cluster_id`, or `settings.` and the name of one.
+        field: Cow<'static, str>,
         /// Why, as a whole sentence without its end.
         message: String,
     },
@@ -34,6 +35,8 @@ pub enum PoolError {
         /// The line there.
         line: u32,
     },
+    /// The requester's: servers that no entry leads to would get the passwords of users.
+    NewServers,
     /// The operator's: `pools_file` names no file.
     NoPoolsFile,
     /// The operator's: a file has errors. It is not overwritten.
@@ -59,12 +62,26 @@ pub enum PoolError {
 impl PoolError {
     /// A value that cannot be.
     pub(crate) fn field(field: &'static str, message: impl Into<String>) -> PoolError {
-        PoolError::Field { field, message: message.into() }
+        PoolError::Field { field: field.into(), message: message.into() }
+    }
+
+    /// A setting that cannot be.
+    pub(crate) fn setting(name: &str, message: impl Into<String>) -> PoolError {
+        PoolError::Field { field: format!("settings.{name}").into(), message: message.into() }
+    }
+
+    /// What is wrong with the entry of a pool, in the words of what reads it: of the setting that is to blame, if one is.
+    pub(crate) fn of_entry(name: &str, findings: Vec<Finding>) -> PoolError {
+        let blamed = findings.iter().find_map(|finding| {
+            let message = finding.message.strip_prefix(&format!("database {name}: "))?;
+            Some(PoolError::setting(finding.key?, message))
+        });
+        blamed.unwrap_or(PoolError::Broken(findings))
     }
 
     /// The field that is concerned, if one is.
     #[must_use]
-    pub fn of_field(&self) -> Option<&'static str> {
+    pub fn of_field(&self) -> Option<&str> {
         match self {
             PoolError::Field { field, .. } => Some(field),
             PoolError::Exists { .. } => Some("name"),
@@ -84,6 +101,9 @@ impl fmt::Display for PoolError {
             PoolError::NotOurs { file, line, .. } => {
                 write!(out, "pool is defined in {file}:{line}, which Weir does not write")
             }
+            PoolError::NewServers => out.write_str(
+                "no entry of [databases] leads to these servers: scope view_credentials is needed too, because they get the passwords of users",
+            ),
             PoolError::NoPoolsFile => out.write_str(
                 "pools cannot be changed here: the setting pools_file does not name a file to keep them in",
             ),

@@ -7,12 +7,14 @@ pub(crate) mod entry;
 mod error;
 pub(crate) mod rules;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use settings::{Config, Finding, LineChange};
 
 pub use budget::Budget;
 pub use clusters::{Cluster, ServerInfo, cluster_id, clusters};
+pub use entry::{is_pool_setting, pool_settings};
 pub use error::PoolError;
 
 /// A requested pool, not validated.
@@ -20,7 +22,7 @@ pub use error::PoolError;
 pub struct PoolSpec {
     /// The name that clients ask for as their database.
     pub name: String,
-    /// The cluster's id; none where there is only one, and for a pool that exists already and stays where it is.
+    /// The cluster's id; none where there is only one, for a pool whose settings name its servers, and for one that exists already.
     pub cluster: Option<String>,
     /// The name of the database on the server.
     pub db: String,
@@ -30,6 +32,8 @@ pub struct PoolSpec {
     pub mode: String,
     /// Server connections.
     pub size: i64,
+    /// Other keys of the entry, as a file has them; None takes one out. Those that are not named stay.
+    pub settings: BTreeMap<String, Option<String>>,
 }
 
 /// A change to the pools.
@@ -37,7 +41,7 @@ pub struct PoolSpec {
 pub enum PoolChange {
     /// A pool that does not exist yet.
     Create(PoolSpec),
-    /// The pool of this name gets another database, user, mode or size. All else of its line stays.
+    /// The pool of this name gets another database, user, mode, size or other settings. All else of its line stays.
     Update(PoolSpec),
     /// The pool of this name goes.
     Delete(String),
@@ -65,6 +69,8 @@ pub struct PoolRequest {
     pub preview: bool,
     /// The server's properties, if it could be queried.
     pub server: Option<ServerInfo>,
+    /// The requester may see passwords, and so may send them to servers that no entry leads to.
+    pub may_name_servers: bool,
 }
 
 /// What a change did, or would do.

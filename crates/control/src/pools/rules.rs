@@ -1,9 +1,13 @@
-//! Validation of a pool's name, database, user, mode and size.
+//! Validation of a pool's name, database, user, mode, size and servers, and which settings it may have. What a setting may be is said by the
+//! parser of the file, which reads the entry.
 
-use settings::{Config, Database, PoolMode};
+use std::collections::BTreeSet;
+
+use settings::{Config, DATABASE, Database, PoolMode, idle_settings};
 
 use super::budget::taken_by;
 use super::clusters::{Cluster, cluster_id, clusters};
+use super::entry::is_pool_setting;
 use super::{Budget, PoolChange, PoolError, PoolRequest, PoolSpec, ServerInfo};
 use crate::CONSOLE;
 
@@ -16,8 +20,9 @@ const MAX_CONNECTIONS: i64 = 262_143;
 /// Warns above this share of the budget, in percent.
 const WARN_PERCENT: u64 = 80;
 
-/// Validates a change, except for the budget; returns its cluster, and the connections that the pool uses now.
-pub(crate) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluster, u32), PoolError> {
+/// Validates a change, except for its settings' values, its servers and the budget; returns the cluster that it has or asks for, and the
+/// connections that the pool uses now.
+pub(crate) fn validate(config: &Config, request: &PoolRequest) -> Result<(Option<Cluster>, u32), PoolError> {
     let all = clusters(config);
     match &request.change {
         PoolChange::Create(spec) => {
@@ -26,8 +31,16 @@ pub(crate) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluste
                 let (file, line) = (taken.at.file.to_string(), taken.at.line);
                 return Err(PoolError::Exists { name: spec.name.clone(), file, line });
             }
-            let cluster = chosen(all, spec.cluster.as_deref())?;
-            fields(spec, &cluster, request.server.as_ref())?;
+            settings(spec)?;
+            let cluster = match (names_servers(spec), &spec.cluster) {
+                (true, Some(_)) => {
+                    let message = "a pool has a cluster, or servers of its own";
+                    return Err(PoolError::field("cluster_id", message));
+                }
+                (true, None) => None,
+                (false, id) => Some(chosen(all, id.as_deref())?),
+            };
+            fields(spec, cluster.as_ref(), request.server.as_ref())?;
             Ok((cluster, 0))
         }
         PoolChange::Update(spec) => {
@@ -36,12 +49,14 @@ pub(crate) fn validate(config: &Config, request: &PoolRequest) -> Result<(Cluste
             if spec.cluster.as_ref().is_some_and(|id| *id != cluster.id) {
                 return Err(PoolError::field("cluster_id", "a pool stays in its cluster"));
             }
-            fields(spec, &cluster, request.server.as_ref())?;
-            Ok((cluster, taken_by(config, present)))
+            settings(spec)?;
+            let stays = Some(&cluster).filter(|_| !names_servers(spec));
+            fields(spec, stays, request.server.as_ref())?;
+            Ok((Some(cluster), taken_by(config, present)))
         }
         PoolChange::Delete(name) => {
             let present = editable_entry(config, name)?;
-            Ok((of(all, present)?, 0))
+            Ok((Some(of(all, present)?), 0))
         }
     }
 }
@@ -57,7 +72,7 @@ fn editable_entry<'a>(config: &'a Config, name: &str) -> Result<&'a Database, Po
     Err(PoolError::NotOurs { name: name.to_owned(), file, line })
 }
 
-fn of(all: Vec<Cluster>, database: &Database) -> Result<Cluster, PoolError> {
+pub(crate) fn of(all: Vec<Cluster>, database: &Database) -> Result<Cluster, PoolError> {
     let id = cluster_id(database);
     let found = all.into_iter().find(|cluster| cluster.id == id);
     found.ok_or_else(|| PoolError::NotFound(database.name.clone()))
@@ -95,9 +110,63 @@ fn name(name: &str) -> Result<(), PoolError> {
     Ok(())
 }
 
-fn fields(spec: &PoolSpec, cluster: &Cluster, server: Option<&ServerInfo>) -> Result<(), PoolError> {
+/// Its settings say which servers it leads to.
+pub(crate) fn names_servers(spec: &PoolSpec) -> bool {
+    const SERVERS: [&str; 3] = ["host", "port", "topology"];
+    let given = |name| {
+        spec.settings.get(name).is_some_and(|value| value.as_ref().is_some_and(|value| !value.is_empty()))
+    };
+    SERVERS.into_iter().any(given)
+}
+
+fn settings(spec: &PoolSpec) -> Result<(), PoolError> {
+    for (name, value) in &spec.settings {
+        let refuse = |message: &str| Err(PoolError::setting(name, message));
+        if !is_pool_setting(name) {
+            return refuse(match DATABASE.iter().any(|row| row.info.name == name) {
+                true => "this is not set here: it has a field of its own, or is set in files only",
+                false => "an entry of [databases] has no such key",
+            });
+        }
+        if value.iter().any(|value| value.chars().any(char::is_control)) {
+            return refuse("a setting has no control characters");
+        }
+    }
+    Ok(())
+}
+
+/// Servers that no entry leads to get the passwords of the pool's users: not everybody who may make a pool may name them.
+pub(crate) fn check_servers(
+    before: &Config,
+    entry: &Database,
+    request: &PoolRequest,
+) -> Result<(), PoolError> {
+    if request.may_name_servers {
+        return Ok(());
+    }
+    let others = || before.databases.values().chain(&before.fallback);
+    let known: BTreeSet<(&str, u16)> = others().flat_map(|other| servers(other)).collect();
+    let is_known = match entry.patroni() {
+        // Its servers are those that Patroni says.
+        Some(urls) if entry.follows_members => others().any(|other| other.patroni() == Some(urls)),
+        _ => servers(entry).all(|server| known.contains(&server)),
+    };
+    if is_known { Ok(()) } else { Err(PoolError::NewServers) }
+}
+
+/// Hosts with their ports; the unix socket in the default directory has no name.
+fn servers(entry: &Database) -> impl Iterator<Item = (&str, u16)> {
+    let socket = entry.host.is_empty() && !entry.follows_members;
+    let socket = socket.then(|| ("", entry.port.first()));
+    let hosts = entry.host.iter().enumerate();
+    hosts.map(|(place, host)| (host.as_str(), entry.port.of(place))).chain(socket)
+}
+
+fn fields(spec: &PoolSpec, cluster: Option<&Cluster>, server: Option<&ServerInfo>) -> Result<(), PoolError> {
     identifier("db", "a database", &spec.db)?;
-    known(&spec.db, cluster, server)?;
+    // The databases of other servers are not known.
+    let server = server.filter(|_| cluster.is_some());
+    cluster.map_or(Ok(()), |cluster| known(&spec.db, cluster, server))?;
     if let Some(user) = &spec.user {
         identifier("user", "a user", user)?;
         let users = server.map(|server| &server.users).filter(|users| !users.is_empty());
@@ -182,6 +251,8 @@ pub(crate) fn check_budget(
 pub(crate) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) -> Vec<String> {
     let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Vec::new() };
     let mut told = Vec::new();
+    let entry = config.databases.get(&spec.name);
+    told.extend(entry.iter().flat_map(|entry| idle_settings(config, entry)).map(str::to_owned));
     match budget.usable() {
         None => told.push("the server could not be queried for its max_connections".to_owned()),
         Some(usable) if u64::from(budget.used_by_pools) * 100 > u64::from(usable) * WARN_PERCENT => {

@@ -3,7 +3,7 @@
 //!
 //! Owns that API's shapes and its limit of requests. What is done is done by the same means as in `pools`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -204,7 +204,7 @@ async fn create(
     find_cluster(&service.config(), &id)?;
     let name = request.name.clone();
     let change = PoolChange::Create(request.spec(name.clone(), Some(id)));
-    let (_, outcome) = service.change(change, false).await?;
+    let (_, outcome) = service.change(change, false, false).await?;
     let made = outcome.config.databases.get(&name).ok_or(Failure::ServerError)?;
     let pool = shown(&outcome.config, made, &caller, &headers);
     Ok((StatusCode::CREATED, Json(ConnectionPoolResponse { pool })).into_response())
@@ -234,7 +234,7 @@ async fn update(
     find_pool(&service.config(), &id, &name)?;
     same_name(&name, &request.name)?;
     let change = PoolChange::Update(request.spec(name, None));
-    service.change(change, false).await?;
+    service.change(change, false, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -253,7 +253,8 @@ async fn delete(
 impl ConnectionPoolSpec {
     fn spec(self, name: String, cluster: Option<String>) -> PoolSpec {
         let user = self.user.filter(|user| !user.is_empty());
-        PoolSpec { name, cluster, db: self.db, user, mode: self.mode, size: self.size }
+        let settings = BTreeMap::new();
+        PoolSpec { name, cluster, db: self.db, user, mode: self.mode, size: self.size, settings }
     }
 }
 

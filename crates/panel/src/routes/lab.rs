@@ -1,6 +1,7 @@
 //! The lab: runs begun, watched, interrupted, read.
 //! Never runs anything but the lab's own workloads, which `lab` sees to.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use axum::extract::{self, Path};
@@ -168,8 +169,9 @@ async fn apply(
         user: pool.user.clone(),
         mode: config.pool_mode(pool, None).word().to_owned(),
         size: size.into(),
+        settings: BTreeMap::new(),
     });
-    pools.change(change, false).await?;
+    pools.change(change, false, false).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,6 +1,8 @@
 //! Pools and clusters: list, look, preview, create, change, delete.
 //! Never judges a change (the control thread does) and never shows a password to whom it is not for.
 
+use std::collections::BTreeMap;
+
 use axum::extract;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -67,8 +69,12 @@ struct CreatePool {
     mode: String,
     /// Server connections.
     size: i64,
-    /// Needed where there are several clusters. A pool stays in its cluster: in a change it may be left out.
+    /// Needed where there are several clusters, unless `settings` name the servers. In a change it may be left out.
     cluster_id: Option<String>,
+    /// Other keys of an entry of `[databases]`, as a file has them (`GET /api/v1/settings/pools` lists them); null or empty takes one out, and those
+    /// that are not named stay. With `host`, or with `topology` of Patroni, a new pool needs no cluster.
+    #[serde(default)]
+    settings: BTreeMap<String, Option<String>>,
 }
 
 /// All clusters.
@@ -175,22 +181,22 @@ async fn get(
     (status = 403, body = crate::failure::FailureBody), (status = 409, body = crate::failure::FailureBody),
     (status = 422, body = crate::failure::FailureBody)))]
 async fn create(
-    _: Authorized<Admin>,
+    Authorized(caller, ..): Authorized<Admin>,
     extract::State(service): extract::State<PoolService>,
     QueryParameters(only): QueryParameters<PreviewQuery>,
     JsonBody(request): JsonBody<CreatePool>,
 ) -> Result<Response, Failure> {
     let change = PoolChange::Create(request.spec());
-    put(&service, change, only, StatusCode::CREATED).await
+    put(&service, &caller, change, only, StatusCode::CREATED).await
 }
 
-/// Changes a pool: its database, user, mode and size.
+/// Changes a pool: its database, user, mode, size and other settings.
 #[utoipa::path(put, path = "/api/v1/pools/{name}", operation_id = "change_pool", params(PreviewQuery), request_body = CreatePool, responses(
     (status = 200, description = "the pool, or what would change", body = PoolResponse),
     (status = 403, body = crate::failure::FailureBody), (status = 404, body = crate::failure::FailureBody),
     (status = 422, body = crate::failure::FailureBody)))]
 async fn change(
-    _: Authorized<Admin>,
+    Authorized(caller, ..): Authorized<Admin>,
     extract::State(service): extract::State<PoolService>,
     extract::Path(name): extract::Path<String>,
     QueryParameters(only): QueryParameters<PreviewQuery>,
@@ -198,7 +204,7 @@ async fn change(
 ) -> Result<Response, Failure> {
     same_name(&name, &request.name)?;
     let change = PoolChange::Update(PoolSpec { name, ..request.spec() });
-    put(&service, change, only, StatusCode::OK).await
+    put(&service, &caller, change, only, StatusCode::OK).await
 }
 
 /// Deletes a pool. Its clients get an error and are closed.
@@ -235,6 +241,7 @@ impl CreatePool {
             user: given(self.user),
             mode: self.mode,
             size: self.size,
+            settings: self.settings,
         }
     }
 }
@@ -248,10 +255,10 @@ pub(super) fn same_name(name: &str, given: &str) -> Result<(), Failure> {
 }
 
 /// Makes a change, or says what it would be.
-async fn put(service: &PoolService, change: PoolChange, only: PreviewQuery, done: StatusCode) -> Result<Response, Failure> {
+async fn put(service: &PoolService, caller: &Caller, change: PoolChange, only: PreviewQuery, done: StatusCode) -> Result<Response, Failure> {
     let preview = only.preview.unwrap_or(false);
     let name = change.name().to_owned();
-    let (inventory, outcome) = service.change(change, preview).await?;
+    let (inventory, outcome) = service.change(change, preview, caller.scopes.have(ViewCredentials::SCOPE)).await?;
     if preview {
         let line = |change: settings::LineChange| DiffLine { line: change.line, before: change.before, after: change.after };
         let diff = outcome.changes.into_iter().map(line).collect();

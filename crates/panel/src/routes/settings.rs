@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract};
-use control::{CONFIG, ConfigColumn};
+use control::{CONFIG, ConfigColumn, pool_settings};
 use serde::Serialize;
 use settings::{Effect, GLOBAL, ValueKind, TakesEffect};
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
 
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(settings))
+    OpenApiRouter::new().routes(routes!(settings)).routes(routes!(of_pools))
 }
 
 /// A setting and its value.
@@ -63,6 +63,53 @@ enum EffectName {
 #[derive(Serialize, ToSchema)]
 struct Settings {
     settings: Vec<Setting>,
+}
+
+/// A key of an entry of `[databases]` that a pool may be given here.
+#[derive(Serialize, ToSchema)]
+struct PoolSetting {
+    name: &'static str,
+    /// Unless given.
+    #[schema(required)]
+    default: Option<&'static str>,
+    /// What a number counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
+    /// The shape of its values.
+    #[serde(rename = "type")]
+    kind: String,
+    /// Its values, where it is one of a few words.
+    choices: &'static [&'static str],
+    /// What it does.
+    doc: &'static str,
+    /// reload: it counts at once. reconnect: server connections are opened anew.
+    effect: EffectName,
+}
+
+/// All of them.
+#[derive(Serialize, ToSchema)]
+struct PoolSettings {
+    settings: Vec<PoolSetting>,
+}
+
+/// What a pool may be given beside its database, user, mode and size, in the order of the manual.
+#[utoipa::path(get, path = "/api/v1/settings/pools", operation_id = "pool_settings", responses(
+    (status = 200, body = PoolSettings), (status = 401, body = FailureBody)))]
+async fn of_pools(_: Authorized<Read>) -> Json<PoolSettings> {
+    let settings = pool_settings().map(|info| PoolSetting {
+        name: info.name,
+        default: info.default,
+        unit: unit(info.kind),
+        kind: info.kind.to_string(),
+        choices: match info.kind {
+            ValueKind::Choice(words) => words,
+            ValueKind::Boolean => &["0", "1"],
+            _ => &[],
+        },
+        doc: info.doc,
+        effect: effect(info.when, info.effect),
+    });
+    Json(PoolSettings { settings: settings.collect() })
 }
 
 /// The settings of the process, in the order of their names.

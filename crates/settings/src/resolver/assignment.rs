@@ -51,14 +51,15 @@ impl Resolver {
                 "database {}: {key}: \"{numbers}\" is not one {key}, or one for each of {hosts} hosts",
                 entry.name
             );
-            return Err(vec![Finding::error(&assignment.at, message)]);
+            return Err(vec![Finding::error(&assignment.at, message).of_key(Some(key))]);
         }
         if let Some(target) = entry.refuses_split() {
             let message = format!(
                 "database {}: read_write_split sends writes to the primary, and target_session_attrs is {target}",
                 entry.name
             );
-            return Err(vec![Finding::error(&assignment.at, message)]);
+            let finding = Finding::error(&assignment.at, message);
+            return Err(vec![finding.of_key(Some("target_session_attrs"))]);
         }
         if assignment.key == "*" {
             self.config.fallback = Some(Arc::new(entry));
@@ -144,7 +145,8 @@ fn keys<T>(
             None => Err(unrecognized(what, key, pairs[..place].iter().map(|(key, _)| *key))),
         };
         if let Err(message) = outcome {
-            wrong.push(Finding::error(&assignment.at, format!("{what} {name}: {message}")));
+            let finding = Finding::error(&assignment.at, format!("{what} {name}: {message}"));
+            wrong.push(finding.of_key(row(key).map(|row| row.info.name)));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }

@@ -1,7 +1,7 @@
 //! Changes of pools from request to reply, with an in-memory file.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use messages::Command;
 
@@ -18,11 +18,12 @@ struct Fixture {
     harness: Harness,
     file: Vec<u8>,
     last: u64,
+    may_name_servers: bool,
 }
 
 impl Fixture {
     fn new() -> Fixture {
-        Fixture { harness: Harness::with(2, MAIN), file: Vec::new(), last: 0 }
+        Fixture { harness: Harness::with(2, MAIN), file: Vec::new(), last: 0, may_name_servers: false }
     }
 
     fn ask(&mut self, change: PoolChange) -> Result<PoolOutcome, PoolError> {
@@ -38,7 +39,13 @@ impl Fixture {
     ) -> Result<PoolOutcome, PoolError> {
         self.last += 1;
         let (id, reads, writes) = (self.last, self.harness.pool_reads, self.harness.pool_writes.len());
-        self.harness.input(Input::Pools(PoolRequest { id, change, preview, server }));
+        self.harness.input(Input::Pools(PoolRequest {
+            id,
+            change,
+            preview,
+            server,
+            may_name_servers: self.may_name_servers,
+        }));
         if self.harness.pool_reads > reads {
             self.harness.input(Input::PoolsRead(Ok(self.file.clone())));
         }
@@ -51,11 +58,11 @@ impl Fixture {
         answer
     }
 
-    fn refused(&mut self, change: PoolChange) -> (Option<&'static str>, String) {
+    fn refused(&mut self, change: PoolChange) -> (Option<String>, String) {
         let (file, told) = (self.file.clone(), self.harness.told.len());
         let refusal = self.ask(change).unwrap_err();
         assert_eq!((&self.file, self.harness.told.len()), (&file, told), "nothing has changed");
-        (refusal.of_field(), refusal.to_string())
+        (refusal.of_field().map(str::to_owned), refusal.to_string())
     }
 
     fn text(&self) -> String {
@@ -87,6 +94,7 @@ fn spec(name: &str) -> PoolSpec {
         user: None,
         mode: "transaction".to_owned(),
         size: 10,
+        settings: BTreeMap::new(),
     }
 }
 
@@ -126,7 +134,7 @@ fn an_update_keeps_what_it_does_not_decide() {
     assert!(fixture.text().contains("user=boss password='x y'"), "{}", fixture.text());
     fixture.ask(PoolChange::Update(PoolSpec { user: Some("ann".to_owned()), ..spec("test-pool") })).unwrap();
     let moved = PoolSpec { cluster: Some("elsewhere".to_owned()), ..spec("test-pool") };
-    assert_eq!(fixture.refused(PoolChange::Update(moved)).0, Some("cluster_id"));
+    assert_eq!(fixture.refused(PoolChange::Update(moved)).0.as_deref(), Some("cluster_id"));
     assert!(
         fixture.text().contains("user=ann\n") && !fixture.text().contains("password"),
         "{}",
@@ -194,7 +202,7 @@ fn what_cannot_be_is_told_with_its_field() {
         ("size", PoolSpec { size: 71, ..spec("new-pool") }),
     ] {
         let told = fixture.refused(PoolChange::Create(change.clone()));
-        assert_eq!(told.0, Some(field), "{change:?}: {}", told.1);
+        assert_eq!(told.0.as_deref(), Some(field), "{change:?}: {}", told.1);
     }
     let told = fixture.refused(PoolChange::Create(PoolSpec { size: 71, ..spec("new-pool") })).1;
     assert_eq!(
@@ -220,7 +228,7 @@ fn a_budget_that_was_broken_before_lets_a_pool_shrink() {
     fixture.file = FILE.replace("pool_size=2", "pool_size=90").into();
     fixture.ask(PoolChange::Update(PoolSpec { size: 80, ..spec("test-pool") })).unwrap();
     assert_eq!(
-        fixture.refused(PoolChange::Update(PoolSpec { size: 81, ..spec("test-pool") })).0,
+        fixture.refused(PoolChange::Update(PoolSpec { size: 81, ..spec("test-pool") })).0.as_deref(),
         Some("size")
     );
 }
@@ -282,7 +290,7 @@ fn a_file_that_was_broken_by_hand_is_not_written_over() {
 fn what_was_written_by_hand_meanwhile_counts() {
     let mut fixture = Fixture::new();
     fixture.file = FILE.into();
-    assert_eq!(fixture.refused(PoolChange::Create(spec("test-pool"))).0, Some("name"));
+    assert_eq!(fixture.refused(PoolChange::Create(spec("test-pool"))).0.as_deref(), Some("name"));
     fixture.ask(PoolChange::Create(spec("new-pool"))).unwrap();
     assert!(fixture.harness.control.config().databases.contains_key("test-pool"));
 }
@@ -291,8 +299,13 @@ fn what_was_written_by_hand_meanwhile_counts() {
 fn a_failed_write_leaves_everything_as_it_was() {
     for fault in [WriteFault::Io("Read-only file system".to_owned()), WriteFault::Config(Vec::new())] {
         let mut fixture = Fixture::new();
-        let request =
-            PoolRequest { id: 1, change: PoolChange::Create(spec("new-pool")), preview: false, server: None };
+        let request = PoolRequest {
+            id: 1,
+            change: PoolChange::Create(spec("new-pool")),
+            preview: false,
+            server: None,
+            may_name_servers: false,
+        };
         fixture.harness.input(Input::Pools(request));
         fixture.harness.input(Input::PoolsRead(Ok(Vec::new())));
         fixture.harness.input(Input::PoolsWritten(Err(fault)));
@@ -307,7 +320,13 @@ fn one_change_at_a_time() {
     let mut fixture = Fixture::new();
     for id in 1..=2 {
         let change = PoolChange::Create(spec("new-pool"));
-        fixture.harness.input(Input::Pools(PoolRequest { id, change, preview: false, server: None }));
+        fixture.harness.input(Input::Pools(PoolRequest {
+            id,
+            change,
+            preview: false,
+            server: None,
+            may_name_servers: false,
+        }));
     }
     assert_eq!(fixture.harness.pool_reads, 1);
     fixture.harness.input(Input::PoolsRead(Ok(Vec::new())));
@@ -328,12 +347,119 @@ fn a_set_survives_a_change_of_pools() {
 
 #[test]
 fn without_a_file_or_a_future_there_is_no_change() {
-    let mut fixture =
-        Fixture { harness: Harness::with(1, "[databases]\napp = host=h\n"), file: Vec::new(), last: 0 };
+    let mut fixture = Fixture {
+        harness: Harness::with(1, "[databases]\napp = host=h\n"),
+        file: Vec::new(),
+        last: 0,
+        may_name_servers: false,
+    };
     assert!(fixture.refused(PoolChange::Create(spec("new-pool"))).1.contains("pools_file"));
     let mut fixture = Fixture::new();
     fixture.harness.signal(Signal::Term);
     let told = fixture.harness.told.len();
     let refusal = fixture.ask(PoolChange::Create(spec("new-pool"))).unwrap_err();
     assert_eq!((refusal, fixture.harness.told.len()), (PoolError::Ending, told));
+}
+
+fn settings(given: &[(&str, &str)]) -> BTreeMap<String, Option<String>> {
+    let given = given.iter();
+    given.map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))).collect()
+}
+
+/// A pool whose settings name its servers.
+fn of_servers(name: &str, given: &[(&str, &str)]) -> PoolSpec {
+    PoolSpec { cluster: None, settings: settings(given), ..spec(name) }
+}
+
+#[test]
+fn a_pool_may_have_servers_and_settings_of_its_own() {
+    let mut fixture = Fixture::new();
+    let split = [("weight", "1,3"), ("read_write_split", "1"), ("host", "h,i"), ("port", "5432,5432")];
+    let done = fixture.ask(PoolChange::Create(of_servers("test-pool", &split))).unwrap();
+    let line = "test-pool = host=h,i port=5432,5432 read_write_split=1 weight=1,3 dbname=app pool_size=10 pool_mode=transaction\n";
+    assert!(fixture.text().ends_with(line), "{}", fixture.text());
+    assert_eq!(done.budget.used_by_pools, 10, "of its own servers");
+    assert_eq!(done.budget.max_connections, None, "another server was asked");
+    let pool = &fixture.harness.control.config().databases["test-pool"];
+    assert!(pool.read_write_split && pool.host == ["h", "i"]);
+
+    let mut change = of_servers("test-pool", &[("max_replica_lag", "16MB")]);
+    change.settings.insert("weight".to_owned(), None);
+    change.settings.insert("port".to_owned(), Some(String::new()));
+    fixture.ask(PoolChange::Update(change)).unwrap();
+    let line = "test-pool = host=h,i read_write_split=1 dbname=app pool_size=10 pool_mode=transaction max_replica_lag=16MB\n";
+    assert!(fixture.text().ends_with(line), "{}", fixture.text());
+    fixture.ask(PoolChange::Update(PoolSpec { size: 9, ..of_servers("test-pool", &[]) })).unwrap();
+    assert!(fixture.text().contains("pool_mode=transaction max_replica_lag=16MB"), "what is not named stays");
+}
+
+#[test]
+fn a_setting_that_cannot_be_is_refused_at_its_name_in_the_words_of_the_file() {
+    let mut fixture = Fixture::new();
+    let lag = "max_replica_lag: \"soon\" is neither a time in seconds nor a size like 16MB";
+    for (field, given, expected) in [
+        ("max_replica_lag", &[("host", "h,i"), ("max_replica_lag", "soon")][..], lag),
+        (
+            "weight",
+            &[("host", "h,i"), ("weight", "1,2,3")],
+            "weight: \"1,2,3\" is not one weight, or one for each of 2 hosts",
+        ),
+        (
+            "target_session_attrs",
+            &[("host", "h,i"), ("read_write_split", "1"), ("target_session_attrs", "standby")],
+            "read_write_split sends writes to the primary, and target_session_attrs is standby",
+        ),
+        (
+            "topology",
+            &[("topology", "patroni http://u:s3cret@")],
+            "topology: \"...\" is neither probe nor patroni",
+        ),
+        ("hosts", &[("host", "h"), ("hosts", "h")], "an entry of [databases] has no such key"),
+        ("pool_size", &[("host", "h"), ("pool_size", "3")], "this is not set here"),
+        ("auth_query", &[("host", "h"), ("auth_query", "select 1")], "this is not set here"),
+        ("connect_query", &[("host", "h"), ("connect_query", "select 1")], "this is not set here"),
+        (
+            "timezone",
+            &[("host", "h"), ("timezone", "UTC\nevil = host=x")],
+            "a setting has no control characters",
+        ),
+    ] {
+        let told = fixture.refused(PoolChange::Create(of_servers("test-pool", given)));
+        assert_eq!(told.0, Some(format!("settings.{field}")), "{told:?}");
+        assert!(told.1.starts_with(expected), "{told:?}");
+    }
+    let both = PoolSpec { settings: settings(&[("host", "h")]), ..spec("test-pool") };
+    assert_eq!(fixture.refused(PoolChange::Create(both)).0.as_deref(), Some("cluster_id"));
+}
+
+#[test]
+fn servers_that_no_entry_leads_to_need_a_scope() {
+    let mut fixture = Fixture::new();
+    let patroni = ("topology", "patroni http://p:8008");
+    let changes =
+        [[("host", "h,other")], [("host", "h")], [patroni]].map(|given| of_servers("test-pool", &given));
+    for (change, port) in changes.iter().zip([None, Some("5433"), None]) {
+        let mut change = change.clone();
+        change.settings.extend(port.map(|port| ("port".to_owned(), Some(port.to_owned()))));
+        let told = fixture.refused(PoolChange::Create(change.clone()));
+        assert!(told.0.is_none() && told.1.contains("view_credentials"), "{told:?}");
+        fixture.may_name_servers = true;
+        fixture.ask(PoolChange::Create(change)).unwrap();
+        fixture.may_name_servers = false;
+        // What it leads to already, it may keep.
+        fixture.ask(PoolChange::Update(PoolSpec { size: 3, ..of_servers("test-pool", &[]) })).unwrap();
+        fixture.ask(PoolChange::Delete("test-pool".to_owned())).unwrap();
+    }
+    fixture.ask(PoolChange::Create(of_servers("test-pool", &[("host", "i,h")]))).unwrap();
+    let moved = of_servers("test-pool", &[("host", "evil")]);
+    assert!(fixture.refused(PoolChange::Update(moved)).1.contains("view_credentials"));
+}
+
+#[test]
+fn settings_without_effect_are_told_of() {
+    let mut fixture = Fixture::new();
+    let split = settings(&[("read_write_split", "1")]);
+    let seen = fixture.ask(PoolChange::Create(PoolSpec { settings: split, ..spec("test-pool") })).unwrap();
+    let told = "read_write_split has no effect on an entry with one host";
+    assert!(seen.warnings.iter().any(|warning| warning == told), "{:?}", seen.warnings);
 }
