@@ -9,14 +9,27 @@ use std::time::Duration;
 use rustix::process::Signal;
 use rustls::ClientConfig;
 
-use crate::client::{Client, Keyring, Login};
+use crate::client::{Client, Keyring, Login, Rows};
 use crate::cpu::ProcessTime;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::process::{self, Daemon};
+use crate::record::Placement;
 use crate::scratch_dir::ScratchDir;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a pooler may take to know its standbys and what reads.
+const SPLIT_WITHIN: Duration = Duration::from_secs(60);
+
+/// Columns of SHOW HOSTS.
+const HOST: usize = 1;
+const PORT: usize = 2;
+const STATE: usize = 3;
+const READS: usize = 10;
+
+/// Of SHOW STATS_TOTALS.
+const QUERY_COUNT: usize = 3;
 
 /// First without hurry, then at once: both have these meanings in every version of PgBouncer.
 const ENDED_BY: &[Signal] = &[Signal::TERM, Signal::QUIT];
@@ -54,6 +67,8 @@ pub struct Invocation<'a> {
     pub tls: Option<&'a Arc<ClientConfig>>,
     /// Variables of its environment, beside what the lab itself has.
     pub environment: Vec<(&'a str, PathBuf)>,
+    /// To so many standbys it is to send reads before it counts as ready.
+    pub standbys: usize,
 }
 
 impl Plan<'_> {
@@ -105,6 +120,15 @@ impl Pooler {
                 format!("nobody can log in after 20 s: {refusal}\n  {said}"),
             ));
         }
+        let splits =
+            || (plan.manner.standbys == 0 || standbys_read(plan)? >= plan.manner.standbys).then_some(());
+        if daemon.wait_until(SPLIT_WITHIN, &console, interrupt, splits)?.is_none() {
+            let why = console_rows(plan, "SHOW CLUSTERS")
+                .and_then(|rows| rows.into_iter().next()?.into_iter().nth(7)?);
+            let why = why.unwrap_or_else(|| "it has no SHOW CLUSTERS".to_owned());
+            let said = format!("no reads reach {} standbys after a minute: {why}", plan.manner.standbys);
+            return Err(LabError::program(plan.name, said));
+        }
         Ok(Self { daemon, port: plan.port, version, io_driver: io_driver(plan) })
     }
 
@@ -153,8 +177,40 @@ fn version(plan: &Plan<'_>) -> String {
     said.lines().next().unwrap_or("unknown").trim().to_owned()
 }
 
+/// How many standbys have served a read; a few more are sent.
+fn standbys_read(plan: &Plan<'_>) -> Option<usize> {
+    let mut client = plan.connect(plan.pool).ok()?;
+    for _ in 0..2 * plan.manner.standbys {
+        client.query("SELECT 1").ok()?;
+    }
+    let placement = placement(&mut plan.connect("pgbouncer").ok()?, plan.pool).ok()?;
+    Some(placement.reads.values().filter(|reads| **reads > 0).count())
+}
+
+/// Where the requests of a pool went so far, by the pooler's console: those of its life.
+///
+/// # Errors
+/// [`LabError::Peer`] where it has no such console.
+pub fn placement(console: &mut Client, pool: &str) -> Result<Placement> {
+    let hosts = console.query("SHOW HOSTS")?;
+    let totals = console.query("SHOW STATS_TOTALS")?;
+    let cell = |row: &[Option<String>], place: usize| row.get(place).cloned().flatten().unwrap_or_default();
+    let mut placement = Placement::default();
+    for row in hosts.iter().filter(|row| cell(row, 0) == pool && cell(row, STATE) == "standby") {
+        let reads = cell(row, READS).parse().unwrap_or(0);
+        placement.reads.insert(format!("{}:{}", cell(row, HOST), cell(row, PORT)), reads);
+    }
+    let total = totals.iter().find(|row| cell(row, 0) == pool);
+    placement.queries = total.and_then(|row| cell(row, QUERY_COUNT).parse().ok()).unwrap_or(0);
+    Ok(placement)
+}
+
+fn console_rows(plan: &Plan<'_>, command: &str) -> Option<Rows> {
+    plan.connect("pgbouncer").ok()?.query(command).ok()
+}
+
 fn io_driver(plan: &Plan<'_>) -> Option<String> {
-    let rows = plan.connect("pgbouncer").ok()?.query("SHOW CONFIG").ok()?;
+    let rows = console_rows(plan, "SHOW CONFIG")?;
     let row =
         rows.into_iter().find(|row| row.first().is_some_and(|key| key.as_deref() == Some("io_driver")))?;
     row.into_iter().nth(1).flatten()

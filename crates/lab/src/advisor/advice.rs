@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use crate::advisor::curve::{Curve, Round, Size, curve};
 use crate::advisor::judge::{AdviceOptions, Doubt, ENOUGH, Verdict, judge};
 use crate::advisor::reference::{Budget, LittlesLaw, Prior};
+use crate::figures::median;
 use crate::record::{self, Ended, Experiment, Point};
 
 /// What an experiment says about pool sizes.
@@ -36,6 +37,60 @@ pub struct Series {
     pub verdict: Verdict,
     /// Little's law, where the pool was full at its smallest size.
     pub little: Option<LittlesLaw>,
+    /// Which servers it was measured on, where reads go to standbys.
+    pub side: Option<ServedBy>,
+}
+
+/// Which servers have served a workload whose reads go to standbys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ServedBy {
+    /// The part of the requests that standbys have served.
+    pub share: f64,
+    /// How many standbys there are.
+    pub standbys: usize,
+    /// Whose size it says something about.
+    pub side: Side,
+}
+
+/// Whose pool size a workload says something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The primary's: hardly anything was served elsewhere.
+    Primary,
+    /// That of each standby.
+    Standbys,
+    /// Both, and neither alone.
+    Both,
+}
+
+/// From this part of the requests on, the others say nothing about the size.
+const NEARLY_ALL: f64 = 0.9;
+
+impl Side {
+    /// For programs.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Standbys => "standby",
+            Self::Both => "both",
+        }
+    }
+}
+
+impl ServedBy {
+    /// By the median of the whole runs of these points; `None` where no standby was asked.
+    fn of(points: &[&Point], standbys: usize) -> Option<Self> {
+        let shares = points.iter().flat_map(|point| point.whole());
+        let shares: Vec<f64> = shares.filter_map(|run| run.placement.as_ref()?.share()).collect();
+        let share = median(&shares)?;
+        let side = match share {
+            share if share >= NEARLY_ALL => Side::Standbys,
+            share if share <= 1.0 - NEARLY_ALL => Side::Primary,
+            _ => Side::Both,
+        };
+        Some(Self { share, standbys, side })
+    }
 }
 
 /// One size for all that was measured through one target.
@@ -47,6 +102,21 @@ pub struct Overall {
     pub connections: Option<u32>,
     /// What each series loses by it, in the order of [`Advice::series`]: its part of that series' best throughput.
     pub shares: Vec<f64>,
+    /// The size for each side, where reads go to standbys.
+    pub sides: Vec<SideSize>,
+}
+
+/// The size that the workloads of one side ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SideSize {
+    /// The primary's, or that of each standby.
+    pub side: Side,
+    /// How many standbys there are.
+    pub standbys: usize,
+    /// The workloads that were served there.
+    pub workloads: Vec<String>,
+    /// `None` when one of them cannot tell.
+    pub connections: Option<u32>,
 }
 
 impl Advice {
@@ -86,11 +156,20 @@ pub fn advise(experiment: &Experiment) -> Advice {
                     .filter(|point| point.clients == clients)
                     .filter_map(|point| size(point))
                     .collect();
-                series.push(one(&target.name, &workload.name, &sizes, AdviceOptions { clients, ..question }));
+                let measured: Vec<&Point> =
+                    points.iter().copied().filter(|point| point.clients == clients).collect();
+                let side = ServedBy::of(&measured, experiment.server.standbys.len());
+                let options = AdviceOptions { clients, ..question };
+                series.push(Series { side, ..one(&target.name, &workload.name, &sizes, options) });
             }
         }
     }
-    let overall = experiment.targets.iter().filter_map(|target| overall(&target.name, &series)).collect();
+    let of_target = |target: &record::TargetRecord| {
+        let own: Vec<&Series> = series.iter().filter(|series| series.target == target.name).collect();
+        let all = overall(&target.name, &own)?;
+        Some(Overall { sides: sides(&target.name, &own), ..all })
+    };
+    let overall = experiment.targets.iter().filter_map(of_target).collect();
     Advice { overall, series, prior: Prior::of(experiment), budget }
 }
 
@@ -128,17 +207,18 @@ fn one(target: &str, workload: &str, sizes: &[Size], question: AdviceOptions) ->
         verdict: judge(&curve, &question),
         little: LittlesLaw::of(&curve, question.clients),
         curve,
+        side: None,
     }
 }
 
 /// The smallest size that is enough for every series of a target, or else the one whose worst share is best; `None`
 /// for a target without series.
-fn overall(target: &str, all: &[Series]) -> Option<Overall> {
-    let series: Vec<&Series> = all.iter().filter(|series| series.target == target).collect();
+fn overall(target: &str, series: &[&Series]) -> Option<Overall> {
     let first = series.first()?;
     let advised: Option<Vec<u32>> = series.iter().map(|series| series.connections()).collect();
     let Some(least) = advised.and_then(|advised| advised.into_iter().max()) else {
-        return Some(Overall { target: target.to_owned(), connections: None, shares: Vec::new() });
+        let (connections, shares, sides) = (None, Vec::new(), Vec::new());
+        return Some(Overall { target: target.to_owned(), connections, shares, sides });
     };
     let shares = |size: u32| -> Option<Vec<f64>> { series.iter().map(|series| series.share(size)).collect() };
     let worst = |size: u32| shares(size)?.into_iter().reduce(f64::min);
@@ -158,7 +238,21 @@ fn overall(target: &str, all: &[Series]) -> Option<Overall> {
     };
     let chosen = enough.or_else(fairest);
     let shares = chosen.and_then(shares).unwrap_or_default();
-    Some(Overall { target: target.to_owned(), connections: chosen, shares })
+    Some(Overall { target: target.to_owned(), connections: chosen, shares, sides: Vec::new() })
+}
+
+/// The size for the primary and that for each standby, by the workloads that were served there; a workload that both have served says nothing
+/// about either.
+fn sides(target: &str, series: &[&Series]) -> Vec<SideSize> {
+    let of = |side: Side| {
+        let is_its = |series: &&&Series| series.side.is_some_and(|served| served.side == side);
+        let own: Vec<&Series> = series.iter().filter(is_its).copied().collect();
+        let standbys = own.first()?.side?.standbys;
+        let mut workloads: Vec<String> = own.iter().map(|series| series.workload.clone()).collect();
+        workloads.dedup();
+        Some(SideSize { side, standbys, workloads, connections: overall(target, &own)?.connections })
+    };
+    [Side::Primary, Side::Standbys].into_iter().filter_map(of).collect()
 }
 
 impl Series {
@@ -203,6 +297,40 @@ mod tests {
         assert_eq!(advice.overall[0].connections, Some(8));
         assert_eq!(advice.overall[0].shares.len(), 2);
         assert!(advice.of("weir", "reads", 150).is_some() && advice.of("direct", "reads", 150).is_none());
+    }
+
+    /// Its writes served by the primary, so many of a hundred of its reads by two standbys.
+    fn split(percent: u64) -> Experiment {
+        let mut experiment = sample::experiment();
+        experiment.server.standbys = vec!["b:5432".to_owned(), "c:5432".to_owned()];
+        for point in experiment.points.iter_mut().filter(|point| point.pool_size.is_some()) {
+            let reads = if point.workload == "reads" { percent * 50 } else { 1 };
+            let reads = ["b:5432", "c:5432"].map(|host| (host.to_owned(), reads)).into();
+            let placement = record::Placement { queries: 10_000, reads };
+            point.runs.iter_mut().for_each(|run| run.placement = Some(placement.clone()));
+        }
+        experiment
+    }
+
+    #[test]
+    fn the_primary_and_each_standby_have_a_size_of_their_own() {
+        let advice = advise(&split(99));
+        let sides: Vec<_> =
+            advice.series.iter().map(|series| series.side.map(|served| served.side)).collect();
+        assert_eq!(sides, [Some(Side::Primary), Some(Side::Standbys)]);
+        let found: Vec<_> =
+            advice.overall[0].sides.iter().map(|side| (side.side, side.connections, side.standbys)).collect();
+        assert_eq!(found, [(Side::Primary, Some(8), 2), (Side::Standbys, Some(4), 2)]);
+        assert_eq!(advice.overall[0].connections, Some(8), "of an entry, which has one for all servers");
+        assert!(advise(&sample::experiment()).overall[0].sides.is_empty());
+    }
+
+    #[test]
+    fn what_both_have_served_says_nothing_about_either() {
+        let advice = advise(&split(60));
+        assert_eq!(advice.series[1].side.map(|served| served.side), Some(Side::Both));
+        let sides: Vec<Side> = advice.overall[0].sides.iter().map(|side| side.side).collect();
+        assert_eq!(sides, [Side::Primary]);
     }
 
     #[test]

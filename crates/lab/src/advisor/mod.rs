@@ -14,7 +14,7 @@ mod unimodal;
 mod usl;
 pub(crate) mod words;
 
-pub use advice::{Advice, Overall, Series, advise};
+pub use advice::{Advice, Overall, Series, ServedBy, Side, SideSize, advise};
 pub use curve::{Curve, Estimate, Fit, Found, Round, Size, curve};
 pub(crate) use curve::{FEWEST_ROUNDS, FEWEST_SIZES};
 pub use judge::{AdviceOptions, Doubt, ENOUGH, Note, POOR_FIT, Recommended, Verdict, judge};

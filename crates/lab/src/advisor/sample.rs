@@ -121,6 +121,7 @@ fn scene() -> Experiment {
             same_machine: true,
             place: "127.0.0.1:5432/bench".into(),
             settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            standbys: Vec::new(),
             others: 0,
             database: Database { bytes: 800_000_000, scale: Some(50), made: true },
         },

@@ -1,7 +1,7 @@
 //! The advice in sentences, for the terminal and the page alike: what to set, how sure that is, or why nothing can be
 //! told and what would help. Plain text: the page escapes it.
 
-use crate::advisor::advice::{Advice, Overall, Series};
+use crate::advisor::advice::{Advice, Overall, Series, ServedBy, Side, SideSize};
 use crate::advisor::curve::Estimate;
 use crate::advisor::judge::{Doubt, ENOUGH, Note, POOR_FIT, Recommended, Verdict};
 use crate::advisor::reference::CROWDED;
@@ -32,6 +32,7 @@ impl Series {
             Verdict::Size(found) => self.notes(found),
             Verdict::CannotTell(doubts) => doubts.iter().map(|doubt| self.doubt(*doubt)).collect(),
         };
+        details.extend(self.side.map(ServedBy::sentence));
         details.extend(self.law());
         details.extend(self.little.map(|little| {
             format!(
@@ -165,7 +166,61 @@ impl Series {
     }
 }
 
+impl ServedBy {
+    /// Whose size it is.
+    fn sentence(self) -> String {
+        let standbys = standbys(self.standbys);
+        let share = percent(self.share);
+        match self.side {
+            Side::Primary => format!(
+                "The primary has served it ({share} of its requests went to {standbys}): this is the primary's size."
+            ),
+            Side::Standbys => {
+                format!(
+                    "{share} of its requests were served by {standbys}: this is the size at each of them."
+                )
+            }
+            Side::Both => format!(
+                "{share} of its requests were served by {standbys}, the others by the primary: each server has a pool of this size."
+            ),
+        }
+    }
+}
+
+impl SideSize {
+    /// The size of this side in one sentence.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let size = self.connections.map_or_else(
+            || "can't tell".to_owned(),
+            |size| format!("{size} server connection{}", if size == 1 { "" } else { "s" }),
+        );
+        let place = match self.side {
+            Side::Standbys if self.standbys > 1 => format!("each of {} standbys", self.standbys),
+            Side::Standbys => "the standby".to_owned(),
+            Side::Primary | Side::Both => "the primary".to_owned(),
+        };
+        format!("{place}: {size} ({})", self.workloads.join(", "))
+    }
+}
+
+fn standbys(count: usize) -> String {
+    if count == 1 { "the standby".to_owned() } else { format!("the {count} standbys") }
+}
+
 impl Overall {
+    /// The sizes per server; empty where there is one server.
+    #[must_use]
+    pub fn per_server(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.sides.iter().map(SideSize::headline).collect();
+        if !lines.is_empty() {
+            lines.push(
+                "pool_size counts for each server by itself, and an entry with read_write_split has one for all of them".to_owned(),
+            );
+        }
+        lines
+    }
+
     /// The size for all workloads of the target, in one sentence.
     #[must_use]
     pub fn headline(&self) -> String {

@@ -27,7 +27,8 @@ const QUICK: Duration = Duration::from_secs(260);
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Common {
     /// Measure this PostgreSQL (postgresql://…) instead of a private one that is made for the purpose; its password is
-    /// taken from PGPASSWORD or ~/.pgpass too, where no list of processes shows it
+    /// taken from PGPASSWORD or ~/.pgpass too, where no list of processes shows it. With a primary and its standbys
+    /// (postgresql://me@db1,db2,db3/shop) poolers send reads to the standbys (read_write_split)
     #[arg(long, value_name = "URI", help_heading = "What is measured")]
     pub server: Option<String>,
     /// Also through a pooler that runs already; it must lead to the same database
@@ -108,6 +109,9 @@ pub struct Common {
     /// Short runs on a small database: less than five minutes for a sweep
     #[arg(long, help_heading = "The method")]
     pub quick: bool,
+    /// Standbys of the private PostgreSQL, to which poolers send reads (read_write_split)
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=8), conflicts_with = "server", help_heading = "The private PostgreSQL")]
+    pub standbys: u32,
     /// max_connections of the private PostgreSQL
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "The private PostgreSQL")]
     pub max_connections: u32,
@@ -177,6 +181,7 @@ impl Common {
             aggregate_s: self.aggregate_interval,
             quick: self.quick,
             max_connections: self.max_connections,
+            standbys: self.standbys,
             pg_bin: self.pg_bin.clone(),
             out: self.out.clone(),
             progress: self.progress,
@@ -185,7 +190,14 @@ impl Common {
     }
 
     fn running(&self) -> Result<Vec<(String, Address)>> {
-        self.through.iter().map(|named| Ok((named.name.clone(), address(&named.value)?))).collect()
+        let one = |named: &Named| {
+            let found = address(&named.value)?;
+            if !found.others.is_empty() {
+                return Err(LabError::Usage(format!("{}: a pooler has one address", named.name)));
+            }
+            Ok((named.name.clone(), found))
+        };
+        self.through.iter().map(one).collect()
     }
 
     /// Weir is this very program.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use super::ExperimentOptions;
 use super::environment::Environment;
 use super::progress::ProgressReporter;
+use crate::client::{Client, Keyring, Login};
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::listener::listening_on;
-use crate::pooler::{Invocation, Plan, Pooler};
+use crate::pooler::{self, Invocation, Plan, Pooler};
 use crate::postgres::free_port;
-use crate::record::{TargetKind, TargetRecord, shown_version};
+use crate::record::{Placement, TargetKind, TargetRecord, shown_version};
 use crate::target::{Address, Inspection, Psql, Secret, Started};
 
 /// One that is compared.
@@ -35,6 +36,8 @@ enum Way {
 pub(super) struct RunningPooler {
     pub(super) address: Address,
     pub(super) process: Option<u32>,
+    /// It sends reads to standbys.
+    splits: bool,
     /// Gone with this value.
     _pooler: Option<Pooler>,
 }
@@ -158,16 +161,28 @@ impl Contender {
         interrupt: &Interrupt,
     ) -> Result<RunningPooler> {
         match &self.way {
-            Way::Direct => {
-                Ok(RunningPooler { address: environment.address.clone(), process: None, _pooler: None })
-            }
-            Way::Running(address, process) => {
-                Ok(RunningPooler { address: address.clone(), process: *process, _pooler: None })
-            }
+            Way::Direct => Ok(RunningPooler {
+                address: environment.address.clone(),
+                process: None,
+                splits: false,
+                _pooler: None,
+            }),
+            Way::Running(address, process) => Ok(RunningPooler {
+                address: address.clone(),
+                process: *process,
+                splits: false,
+                _pooler: None,
+            }),
             Way::Started(program) => {
                 let size = size.unwrap_or(1);
                 let (pooler, address) = self.start(program, size, clients, wish, environment, interrupt)?;
-                Ok(RunningPooler { address, process: Some(pooler.process_id()), _pooler: Some(pooler) })
+                let splits = !environment.standbys.is_empty();
+                Ok(RunningPooler {
+                    address,
+                    process: Some(pooler.process_id()),
+                    splits,
+                    _pooler: Some(pooler),
+                })
             }
         }
     }
@@ -185,6 +200,7 @@ impl Contender {
         let started = Started {
             name: &self.name,
             server: &environment.address,
+            standbys: &environment.standbys,
             port,
             pool_size: size,
             mode: wish.pool_mode.name(),
@@ -205,10 +221,26 @@ impl Contender {
             port,
             user: &papers.clients.user,
             pool: &papers.clients.database,
-            manner: Invocation { password, ..Invocation::default() },
+            manner: Invocation { password, standbys: environment.standbys.len(), ..Invocation::default() },
         };
         let pooler = Pooler::start(&plan, &environment.place, interrupt)?;
         Ok((pooler, papers.clients))
+    }
+}
+
+impl RunningPooler {
+    /// Where the requests of its life went, if it sends reads to standbys.
+    ///
+    /// # Errors
+    /// As its console.
+    pub(super) fn placement(&self) -> Result<Option<Placement>> {
+        if !self.splits {
+            return Ok(None);
+        }
+        let Address { port, user, database, password, .. } = &self.address;
+        let mut keyring = password.as_ref().map(|secret| Keyring::new(secret.reveal())).unwrap_or_default();
+        let mut console = Client::connect_as(*port, &Login::plain(user, "pgbouncer"), &mut keyring)?;
+        pooler::placement(&mut console, database).map(Some)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::load::Generator;
 use crate::machine::Machine;
 use crate::options::Driver;
 use crate::pgbench::{self, Loader};
-use crate::postgres::{Cluster, Programs, SUPERUSER};
+use crate::postgres::{Cluster, Programs, SUPERUSER, Standby};
 use crate::record::ServerRecord;
 use crate::scratch_dir::ScratchDir;
 use crate::target::{Address, Inspection, Psql, Tables};
@@ -24,14 +24,22 @@ use crate::workload::needs_tables;
 /// How long connections of an earlier run may take to go away.
 const LEAVING: Duration = Duration::from_secs(20);
 
+/// How long a standby may take to replay what was written.
+const REPLAYING: Duration = Duration::from_secs(120);
+
+/// Behind the last record there may be a page's header that no record follows.
+const NEARLY_BYTES: u32 = 1024;
+
 /// Connections that are still there after this time without change are there to stay.
 const STAYING: Duration = Duration::from_secs(1);
 
 /// A server that is ready to be measured.
 #[derive(Debug)]
 pub(super) struct Environment {
-    /// Where clients reach PostgreSQL itself.
+    /// Where clients reach PostgreSQL itself; of a primary and its standbys the primary.
     pub(super) address: Address,
+    /// Its standbys.
+    pub(super) standbys: Vec<Address>,
     pub(super) psql: Psql,
     pub(super) record: ServerRecord,
     pub(super) machine: Machine,
@@ -42,9 +50,43 @@ pub(super) struct Environment {
     admin: Address,
     tables: Option<Tables>,
     interrupt: Interrupt,
-    // The order of these two is the order in which they go.
+    // The order of these three is the order in which they go.
+    _standbys: Vec<Standby>,
     _cluster: Option<Cluster>,
     pub(super) place: ScratchDir,
+}
+
+/// The servers of an environment.
+#[derive(Debug)]
+struct Servers {
+    primary: Address,
+    standbys: Vec<Address>,
+    /// Somebody who may write a checkpoint at the primary.
+    admin: Address,
+}
+
+impl Servers {
+    /// Of the user's: one, or a primary and its standbys.
+    ///
+    /// # Errors
+    /// When one cannot be reached, or there is not one primary.
+    fn of(psql: &Psql, address: &Address) -> Result<Self> {
+        if address.others.is_empty() {
+            return Ok(Self { primary: address.clone(), standbys: Vec::new(), admin: address.clone() });
+        }
+        let (mut primaries, mut standbys) = (Vec::new(), Vec::new());
+        for server in address.each() {
+            let is_standby = Inspection::is_standby(psql, &server)?;
+            if is_standby { standbys.push(server) } else { primaries.push(server) }
+        }
+        match &primaries[..] {
+            [primary] => Ok(Self { primary: primary.clone(), standbys, admin: primary.clone() }),
+            found => Err(LabError::Missing {
+                what: format!("{address}: {} of these servers are primaries", found.len()),
+                remedy: "name one primary and its standbys".to_owned(),
+            }),
+        }
+    }
 }
 
 /// What makes the load: looked for before anything is started.
@@ -95,6 +137,7 @@ impl Environment {
         let identity = Identity::choose()?;
         let scale = wish.scale.unwrap_or(wish.usual_scale);
         let needed_bytes = u64::from(scale) * BYTES_PER_SCALE + BYTES_BESIDE;
+        let needed_bytes = needed_bytes * u64::from(1 + wish.standbys);
         let machine = Machine::look(programs.version());
         let place = ScratchDir::create(None, "bench", needed_bytes, &identity)?;
         let programs = programs.reachable(&place)?;
@@ -105,45 +148,59 @@ impl Environment {
         let host = place.path().to_string_lossy().into_owned();
         let admin = Address { host, user: SUPERUSER.to_owned(), ..address.clone() };
         let process = Some(cluster.process_id());
-        Self::look(address, admin, psql, machine, process, Some(cluster), place, interrupt)
+        let standbys = (1..=wish.standbys).map(|number| {
+            news.step(&format!("starting standby {number}"));
+            Standby::start(&programs, &place, &cluster, &format!("standby{number}"), interrupt)
+        });
+        let standbys: Vec<Standby> = standbys.collect::<Result<_>>()?;
+        let addresses = standbys.iter().map(|standby| Address::local(standby.port(), ROLE, ROLE)).collect();
+        let servers = Servers { primary: address, standbys: addresses, admin };
+        let own = Some((cluster, standbys));
+        Self::look(servers, psql, machine, process, own, place, interrupt)
     }
 
     fn given(address: &Address, programs: &Programs, interrupt: &Interrupt) -> Result<Self> {
         let psql = Psql::of(programs, interrupt)?;
+        let servers = Servers::of(&psql, address)?;
+        let address = &servers.primary;
         let place = ScratchDir::create(None, "bench", 1_000_000, &Identity::choose()?)?;
         let machine = Machine::look("");
         // The listening process may be a proxy to a container.
         let listener = || listening_on(address.port).filter(|process| cpu::is_named(*process, "postgres"));
         let seen = || listener().or_else(|| process(&psql, address));
         let process = address.is_local().then(seen).flatten();
-        Self::look(address.clone(), address.clone(), psql, machine, process, None, place, interrupt)
+        Self::look(servers, psql, machine, process, None, place, interrupt)
     }
 
     fn look(
-        address: Address,
-        admin: Address,
+        servers: Servers,
         psql: Psql,
         machine: Machine,
         process: Option<u32>,
-        cluster: Option<Cluster>,
+        own: Option<(Cluster, Vec<Standby>)>,
         place: ScratchDir,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let inspection = Inspection::look(&psql, &address)?;
-        let record = inspection.record(&address, cluster.is_some());
-        Ok(Self {
-            address,
+        let (cluster, own_standbys) = own.map_or((None, Vec::new()), |(cluster, own)| (Some(cluster), own));
+        let Servers { primary, standbys, admin } = servers;
+        let mut environment = Self {
+            record: ServerRecord { embedded: cluster.is_some(), ..ServerRecord::default() },
+            // Of several servers it would be the time of one.
+            process: process.filter(|_| standbys.is_empty()),
+            address: primary,
+            standbys,
             psql,
-            record,
             machine,
-            process,
-            inspection,
+            inspection: Inspection::default(),
             admin,
             tables: None,
             interrupt: interrupt.clone(),
+            _standbys: own_standbys,
             _cluster: cluster,
             place,
-        })
+        };
+        environment.look_again()?;
+        Ok(environment)
     }
 
     /// How many connections the server has left for the load.
@@ -211,6 +268,12 @@ impl Environment {
     fn look_again(&mut self) -> Result<()> {
         self.inspection = Inspection::look(&self.psql, &self.address)?;
         self.record = self.inspection.record(&self.address, self.record.embedded);
+        for standby in &self.standbys {
+            // A pool has its size at each of them: the server with the least room counts.
+            self.inspection.others = self.inspection.others.max(Inspection::others(&self.psql, standby)?);
+        }
+        self.record.others = self.inspection.others;
+        self.record.standbys = self.standbys.iter().map(Address::label).collect();
         Ok(())
     }
 
@@ -233,15 +296,39 @@ impl Environment {
     /// When the server is gone.
     pub(super) fn settle(&self, writes: bool) -> Result<()> {
         self.wait_until_left()?;
-        if !writes || !self.tables.is_some_and(Tables::are_made) {
-            return Ok(());
+        if writes && self.tables.is_some_and(Tables::are_made) {
+            self.tidy_up()?;
         }
+        self.standbys.iter().try_for_each(|standby| self.wait_until_replayed(standby))?;
+        self.interrupt.check()
+    }
+
+    fn tidy_up(&self) -> Result<()> {
         for statement in ["VACUUM pgbench_branches", "VACUUM pgbench_tellers", "TRUNCATE pgbench_history"] {
             self.psql.rows(&self.address, statement)?;
         }
         // Only some roles may; without, the server's own checkpoints fall where they fall.
         let _ = self.psql.rows(&self.admin, "CHECKPOINT");
-        self.interrupt.check()
+        Ok(())
+    }
+
+    /// Waits until a standby has what was written: it would not serve the next reads, or still be busy with it.
+    fn wait_until_replayed(&self, standby: &Address) -> Result<()> {
+        let value = |address: &Address, question: &str| {
+            let rows = self.psql.rows(address, question)?;
+            Ok(rows.into_iter().next().and_then(|row| row.into_iter().next()).unwrap_or_default())
+        };
+        let written = value(&self.address, "SELECT pg_current_wal_flush_lsn()")?;
+        let question =
+            format!("SELECT pg_wal_lsn_diff('{written}', pg_last_wal_replay_lsn()) < {NEARLY_BYTES}");
+        let replayed =
+            self.interrupt.wait_for(REPLAYING, || Ok((value(standby, &question)? == "t").then_some(())))?;
+        replayed.ok_or_else(|| {
+            let seconds = REPLAYING.as_secs();
+            LabError::Peer(format!(
+                "{standby}: the standby has not replayed what was written {seconds} s ago"
+            ))
+        })
     }
 
     /// Waits until the load's earlier connections have gone: their places are free again. A pooler that runs keeps its

@@ -12,6 +12,9 @@ const BUSY_SHARE: f64 = 0.5;
 /// An open loop that did less than this part of its load was not offered what its name says.
 const RATE_KEPT: f64 = 0.95;
 
+/// A workload that only reads and is served by standbys less often than this is not what it was made to measure.
+const READS_ON_STANDBYS: f64 = 0.9;
+
 /// Fewer rounds than this give no interval.
 const FEWEST_ROUNDS: u32 = 3;
 
@@ -54,8 +57,23 @@ fn add_scene(experiment: &mut Experiment) {
     }
 }
 
+/// A workload that does not write should be served by standbys, if there are any.
+fn add_placement(experiment: &mut Experiment, point: &Point, name: &str) {
+    let writes = experiment.workload(&point.workload).is_some_and(|workload| workload.writes);
+    let share = point.figure(|run| run.placement.as_ref()?.share()).map(|share| share.median);
+    if let Some(share) = share.filter(|share| !writes && *share < READS_ON_STANDBYS) {
+        let text = format!(
+            "{name}: only {:.0} % of the requests were served by standbys; the primary serves what is not known to read, and reads \
+             that no standby may serve",
+            share * 100.0
+        );
+        experiment.warn(WarningKind::FewReadsOnStandbys, text);
+    }
+}
+
 fn add_point(experiment: &mut Experiment, point: &Point) {
     let name = name(point);
+    add_placement(experiment, point, &name);
     let refused = point.runs.iter().map(|run| run.refused).max().unwrap_or_default();
     if refused > 0 && point.offered.is_none() {
         let words = point.runs.iter().find_map(|run| match &run.ended {

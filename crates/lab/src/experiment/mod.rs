@@ -93,6 +93,8 @@ pub struct ExperimentOptions {
     pub quick: bool,
     /// max_connections of a private PostgreSQL.
     pub max_connections: u32,
+    /// Standbys of a private PostgreSQL.
+    pub standbys: u32,
     /// PostgreSQL's programs.
     pub pg_bin: Option<PathBuf>,
     /// The result's directory.

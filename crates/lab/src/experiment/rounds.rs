@@ -231,7 +231,13 @@ impl<'a> Rounds<'a> {
         };
         let began_s = self.began.elapsed().as_secs_f64();
         let watched = Watched { server: environment.process, pooler: up.process };
-        let left = self.load(&job, watched, news)?;
+        let mut left = self.load(&job, watched, news)?;
+        if let Some(placement) = up.placement()? {
+            let path = directory.join("placement.txt");
+            std::fs::write(&path, placement.text())
+                .map_err(LabError::system(format!("writing {}", path.display())))?;
+            left.files.push(("placement.txt".to_owned(), RawKind::Placement));
+        }
         drop(up);
         let mut run = Run { round, order: self.order, began_s, sampling, ..Run::default() };
         self.order += 1;

@@ -24,5 +24,6 @@ pub fn figures(generator: &str, files: &RawFiles<'_>, asked: &Asked) -> Result<F
         other => return Err(LabError::Peer(format!("no reader for the raw files of {other}"))),
     };
     figures.cpu_us = files.spending()?;
+    figures.placement = files.placement()?;
     Ok(figures)
 }

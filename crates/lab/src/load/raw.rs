@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::account;
 use crate::error::{LabError, Result};
-use crate::record::{Connecting, Ended, Lag, Latency, RawKind, RawLog, Run, Second, Spending};
+use crate::record::{Connecting, Ended, Lag, Latency, Placement, RawKind, RawLog, Run, Second, Spending};
 
 /// The raw files of a run, below the result's directory.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,8 @@ pub struct Figures {
     pub cpu_us: Spending,
     /// What connecting took.
     pub connecting: Option<Connecting>,
+    /// Where requests went.
+    pub placement: Option<Placement>,
     /// How it ended.
     pub ended: Ended,
 }
@@ -64,6 +66,7 @@ impl Figures {
         run.per_second = self.per_second;
         run.cpu_us = self.cpu_us;
         run.connecting = self.connecting;
+        run.placement = self.placement;
         run.ended = self.ended;
     }
 }
@@ -113,6 +116,16 @@ impl RawFiles<'_> {
         let Some(path) = self.of(RawKind::Accounting).next() else { return Ok(Spending::default()) };
         let text = self.text(RawKind::Accounting)?;
         account::spent(&text).ok_or_else(|| refuse(&path, "has a line that is no accounting"))
+    }
+
+    /// Where requests went, if the pooler was asked.
+    ///
+    /// # Errors
+    /// [`LabError::Record`] when it is not what the lab wrote.
+    pub fn placement(&self) -> Result<Option<Placement>> {
+        let Some(path) = self.of(RawKind::Placement).next() else { return Ok(None) };
+        let found = Placement::read(&self.text(RawKind::Placement)?);
+        found.map(Some).ok_or_else(|| refuse(&path, "does not say where requests went"))
     }
 
     fn path(&self, log: &RawLog) -> PathBuf {

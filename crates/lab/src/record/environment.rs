@@ -52,7 +52,10 @@ pub struct ServerRecord {
     /// `reserved_connections` (16 and later), `shared_buffers`, `fsync`, `synchronous_commit`, `full_page_writes`,
     /// `max_wal_size`, `random_page_cost`, `max_parallel_workers_per_gather`.
     pub settings: BTreeMap<String, String>,
-    /// Connections of others that were open before the experiment.
+    /// Its standbys, to which poolers send reads, as `db2:5432`.
+    #[serde(default)]
+    pub standbys: Vec<String>,
+    /// Connections of others that were open before the experiment; of several servers the most.
     pub others: u32,
     /// The data.
     pub database: Database,
@@ -212,6 +215,8 @@ pub enum WarningKind {
     Excluded,
     /// The load generator, the server and the pooler shared their CPUs.
     SharedMachine,
+    /// A workload that does not write was not served by standbys.
+    FewReadsOnStandbys,
     /// Anything else.
     Other,
 }

@@ -6,6 +6,7 @@
 
 mod environment;
 mod paired;
+mod placement;
 mod run;
 mod store;
 
@@ -14,6 +15,7 @@ pub use environment::{
     WarningKind, WorkloadRecord,
 };
 pub use paired::Excluded;
+pub use placement::Placement;
 pub use run::{
     Connecting, Ended, Figure, Lag, Latency, Offered, Percentiles, Point, RawKind, RawLog, Run, Second,
     Spending,

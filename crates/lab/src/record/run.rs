@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figures::median;
 use crate::interval::Interval;
+use crate::record::Placement;
 
 /// One combination that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,6 +123,9 @@ pub struct Run {
     /// What connecting took, where the generator tells it.
     #[serde(default)]
     pub connecting: Option<Connecting>,
+    /// Where requests went, of a pooler that sends reads to standbys.
+    #[serde(default)]
+    pub placement: Option<Placement>,
     /// How it ended.
     pub ended: Ended,
     /// Whether what it is compared with has no whole run in its round, so that it counts for no figure of a report.
@@ -166,6 +170,8 @@ pub enum RawKind {
     Complaints,
     /// CPU time at the begin and at the end of the seconds that count, as the lab saw it.
     Accounting,
+    /// Where the pooler has sent requests, by its own count.
+    Placement,
 }
 
 /// Time of transactions, in microseconds.

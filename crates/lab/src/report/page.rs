@@ -102,6 +102,9 @@ fn advised(advice: &Advice) -> String {
 fn card(overall: &Overall, advice: &Advice) -> String {
     let figure = overall.connections.map_or_else(|| "can't tell".to_owned(), |size| size.to_string());
     let ini = overall.ini().map(|ini| format!("<pre>{}</pre>", escape(&ini))).unwrap_or_default();
+    let servers: String =
+        overall.per_server().iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+    let servers = if servers.is_empty() { servers } else { format!("<ul>{servers}</ul>") };
     let series: String = (advice.series.iter())
         .filter(|series| series.target == overall.target)
         .map(|series| {
@@ -111,7 +114,7 @@ fn card(overall: &Overall, advice: &Advice) -> String {
         .collect();
     format!(
         "<div class=\"card\"><p class=\"figure\"><b>{}</b> <span>server connections through {}</span></p><p>{}</p>\
-         <ul>{series}</ul>{ini}</div>",
+         {servers}<ul>{series}</ul>{ini}</div>",
         escape(&figure),
         escape(&overall.target),
         escape(&overall.headline())

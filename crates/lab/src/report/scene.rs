@@ -40,12 +40,17 @@ fn server(experiment: &Experiment) -> String {
     let settings: Vec<String> =
         server.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let sort = if server.embedded { "made for this" } else { server.place.as_str() };
+    let standbys = match server.standbys.len() {
+        0 => String::new(),
+        1 => format!(", standby {}", server.standbys.join("")),
+        _ => format!(", standbys {}", server.standbys.join(", ")),
+    };
     let scale = server.database.scale.map(|scale| format!(", pgbench scale {scale}")).unwrap_or_default();
     let size = match server.database.bytes / (1024 * 1024) {
         0 => String::new(),
         mebibytes => format!(", {mebibytes} MiB of data"),
     };
-    format!("PostgreSQL {} ({sort}){scale}{size}; {}.", server.version, settings.join(", "))
+    format!("PostgreSQL {} ({sort}{standbys}){scale}{size}; {}.", server.version, settings.join(", "))
 }
 
 fn machine(experiment: &Experiment) -> String {

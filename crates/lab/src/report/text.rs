@@ -59,6 +59,9 @@ fn advised(advice: &Advice) -> String {
     }
     for overall in &advice.overall {
         text.push_str(&wrap("", &format!("\n{}: {}", overall.target, overall.headline())));
+        for line in overall.per_server() {
+            text.push_str(&wrap("  • ", &line));
+        }
         text.extend(overall.ini().iter().flat_map(|ini| ini.lines()).map(|line| format!("    {line}\n")));
     }
     text

@@ -45,6 +45,8 @@ pub struct Address {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Further hosts with their ports: servers of one cluster.
+    pub others: Vec<(String, u16)>,
     /// The role.
     pub user: String,
     /// The database, or the pool.
@@ -62,7 +64,7 @@ impl Address {
         let plain = [("sslmode", "disable"), ("gssencmode", "disable")];
         let parameters = plain.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let (host, user, database) = ("127.0.0.1".to_owned(), user.to_owned(), database.to_owned());
-        Self { host, port, user, database, password: None, parameters }
+        Self { host, port, others: Vec::new(), user, database, password: None, parameters }
     }
 
     /// A URI; what it leaves out comes from the environment and the password file, as libpq has it. The host is
@@ -96,14 +98,13 @@ impl Address {
             }
         }
         let host = said.remove("host").unwrap_or_else(|| "localhost".to_owned());
-        let port = match said.remove("port") {
-            None => DEFAULT_PORT,
-            Some(port) => port
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)
-                .ok_or_else(|| wrong(&format!("{port:?} is no port")))?,
-        };
+        let mut places =
+            places(&host, said.remove("port").as_deref()).map_err(|what| wrong(&what))?.into_iter();
+        let (host, port) = places.next().unwrap_or((host, DEFAULT_PORT));
+        let others: Vec<(String, u16)> = places.collect();
+        if !others.is_empty() && said.contains_key("hostaddr") {
+            return Err(wrong("hostaddr names one address, and there are several hosts"));
+        }
         let user =
             said.remove("user").or_else(|| variable("USER")).ok_or_else(|| wrong("it names no user"))?;
         let database = said.remove("dbname").unwrap_or_else(|| user.clone());
@@ -111,7 +112,22 @@ impl Address {
         let file = file.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".pgpass")));
         let password = said.remove("password").or_else(|| variable("PGPASSWORD")).map(Secret::new);
         let password = password.or_else(|| passfile::find(&file?, &host, port, &database, &user));
-        Ok(Self { host, port, user, database, password, parameters: said })
+        Ok(Self { host, port, others, user, database, password, parameters: said })
+    }
+
+    /// The same login to each of its hosts.
+    #[must_use]
+    pub fn each(&self) -> Vec<Self> {
+        let own = Self { others: Vec::new(), ..self.clone() };
+        let other = |(host, port): &(String, u16)| Self { host: host.clone(), port: *port, ..own.clone() };
+        let others: Vec<Self> = self.others.iter().map(other).collect();
+        [vec![own.clone()], others].concat()
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}:{}", self.host, self.port)
     }
 
     /// What a child that uses libpq needs in its environment to connect here, the password among it.
@@ -159,11 +175,35 @@ impl Address {
     }
 }
 
+/// Hosts with their ports: one for all, or one for each.
+fn places(hosts: &str, ports: Option<&str>) -> std::result::Result<Vec<(String, u16)>, String> {
+    let port = |text: &str| {
+        let number = text.trim().parse::<u16>().ok().filter(|port| *port != 0);
+        number.ok_or_else(|| format!("{text:?} is no port"))
+    };
+    let hosts: Vec<&str> = hosts.split(',').map(str::trim).collect();
+    let ports: Vec<u16> = match ports {
+        None => vec![DEFAULT_PORT],
+        Some(ports) => ports.split(',').map(port).collect::<std::result::Result<_, _>>()?,
+    };
+    if ports.len() != 1 && ports.len() != hosts.len() {
+        return Err(format!(
+            "{} ports are not one for all, or one for each of {} hosts",
+            ports.len(),
+            hosts.len()
+        ));
+    }
+    let of = |place: usize| ports.get(place).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
+    Ok(hosts.into_iter().enumerate().map(|(place, host)| (host.to_owned(), of(place))).collect())
+}
+
 /// As reports and messages show it: everything but the password.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port, user, database, .. } = self;
-        write!(f, "{user}@{host}:{port}/{database}")
+        let Self { host, port, others, user, database, .. } = self;
+        write!(f, "{user}@{host}:{port}")?;
+        others.iter().try_for_each(|(host, port)| write!(f, ",{host}:{port}"))?;
+        write!(f, "/{database}")
     }
 }
 
@@ -197,6 +237,21 @@ mod tests {
         assert_eq!(address.parameter("sslmode"), Some("disable"));
         assert_eq!(address.password.as_ref().map(Secret::reveal), Some("own"));
         assert_eq!(parse("postgres://", &[("USER", "u")]).unwrap().to_string(), "u@localhost:5432/u");
+    }
+
+    #[test]
+    fn hosts_of_a_cluster_have_one_login() {
+        let address = parse("postgres://u:p@a:1,b:2/d", &[]).unwrap();
+        assert_eq!(address.to_string(), "u@a:1,b:2/d");
+        let each: Vec<String> = address.each().iter().map(Address::to_string).collect();
+        assert_eq!(each, ["u@a:1/d", "u@b:2/d"]);
+        assert!(address.each().iter().all(|one| one.password == address.password));
+        let labels = |uri: &str, variables| -> Vec<String> {
+            parse(uri, variables).unwrap().each().iter().map(Address::label).collect()
+        };
+        assert_eq!(labels("postgres://u@a,b/d", &[("PGPORT", "7")]), ["a:7", "b:7"]);
+        let said = parse("postgres:///d?host=a,b,c&port=1,2&user=u", &[]).unwrap_err().to_string();
+        assert!(said.contains("2 ports are not one for all"), "{said}");
     }
 
     #[test]

@@ -68,6 +68,23 @@ impl Inspection {
         Ok(found)
     }
 
+    /// Connections of others.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub fn others(psql: &Psql, address: &Address) -> Result<u32> {
+        Ok(Self::read(&psql.rows(address, &format!("{OTHERS};"))?).others)
+    }
+
+    /// Whether the server is in recovery.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub fn is_standby(psql: &Psql, address: &Address) -> Result<bool> {
+        let rows = psql.rows(address, "SELECT pg_is_in_recovery()")?;
+        Ok(rows.first().and_then(|row| row.first()).is_some_and(|value| value == "t"))
+    }
+
     /// Which server and database answers at an address: behind a pooler, too.
     ///
     /// # Errors
@@ -129,6 +146,7 @@ impl Inspection {
             same_machine: address.is_local(),
             place: address.to_string(),
             settings: self.settings.clone(),
+            standbys: Vec::new(),
             others: self.others,
             database: Database { bytes: self.bytes, scale, made: embedded },
         }
@@ -139,9 +157,11 @@ impl Inspection {
 const BEHIND: &str = "SELECT 'fact', 'started', pg_postmaster_start_time()::text \
     UNION ALL SELECT 'fact', 'database', current_database()::text";
 
+/// A row with the number of connections of others.
+const OTHERS: &str = "SELECT 'fact', 'others', count(*)::text FROM pg_stat_activity \
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+
 fn facts() -> String {
-    let others = "SELECT 'fact', 'others', count(*)::text FROM pg_stat_activity \
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let database =
         "SELECT 'fact', 'limit', datconnlimit::text FROM pg_database WHERE datname = current_database()";
     let role = "SELECT 'fact', 'limit', rolconnlimit::text FROM pg_roles WHERE rolname = current_user \
@@ -151,7 +171,7 @@ fn facts() -> String {
     );
     let version = "SELECT 'fact', 'version', current_setting('server_version')";
     let bytes = "SELECT 'fact', 'bytes', pg_database_size(current_database())::text";
-    [BEHIND, others, database, role, &settings, version, bytes].join(" UNION ALL ") + ";"
+    [BEHIND, OTHERS, database, role, &settings, version, bytes].join(" UNION ALL ") + ";"
 }
 
 fn presence() -> String {

@@ -16,6 +16,8 @@ pub struct Started<'a> {
     pub name: &'a str,
     /// The server behind it.
     pub server: &'a Address,
+    /// Its standbys, to which reads go; none where all goes to the server.
+    pub standbys: &'a [Address],
     /// Its port on the loopback.
     pub port: u16,
     /// Server connections of its one pool.
@@ -79,14 +81,18 @@ impl Started<'_> {
     fn ini(&self, pool: &str, auth_type: &str, users_name: &str) -> String {
         let Self { name, server, directory, .. } = self;
         let directory = directory.display();
-        let (host, database) = (doubled(&server.host, '\''), doubled(&server.database, '\''));
+        let servers = || std::iter::once(*server).chain(self.standbys);
+        let hosts: Vec<&str> = servers().map(|one| one.host.as_str()).collect();
+        let ports: Vec<String> = servers().map(|one| one.port.to_string()).collect();
+        let split = if self.standbys.is_empty() { "" } else { " read_write_split=1" };
+        let (host, database) = (doubled(&hosts.join(","), '\''), doubled(&server.database, '\''));
         let mut ini = format!(
-            "[databases]\n{pool} = host={host} port={} dbname={database}\n\n[pgbouncer]\n\
+            "[databases]\n{pool} = host={host} port={} dbname={database}{split}\n\n[pgbouncer]\n\
              logfile = {directory}/{name}.log\npidfile = {directory}/{name}.pid\nlisten_addr = 127.0.0.1\n\
              listen_port = {}\nunix_socket_dir = {directory}\nauth_type = {auth_type}\n\
              auth_file = {directory}/{users_name}\npool_mode = {}\ndefault_pool_size = {}\nmax_client_conn = {}\n\
              ignore_startup_parameters = extra_float_digits\n",
-            server.port,
+            ports.join(","),
             self.port,
             self.mode,
             self.pool_size,
@@ -136,6 +142,7 @@ mod tests {
         let started = Started {
             name: "weir",
             server,
+            standbys: &[],
             port: 7000,
             fills_pool: true,
             pool_size: 8,
@@ -169,6 +176,28 @@ mod tests {
         assert!(shut.ini.contains("\nauth_type = plain\n"), "{}", shut.ini);
         assert_eq!(shut.users.reveal(), "\"bench\" \"once\"\n");
         assert_eq!(shut.clients.password.unwrap().reveal(), "once");
+    }
+
+    #[test]
+    fn standbys_are_hosts_of_the_same_entry() {
+        let (server, passing) = (Address::local(5000, "bench", "bench"), Secret::new("once"));
+        let standbys = [Address::local(5001, "bench", "bench"), Address::local(5002, "bench", "bench")];
+        let started = Started {
+            name: "weir",
+            server: &server,
+            standbys: &standbys,
+            port: 7000,
+            fills_pool: false,
+            pool_size: 8,
+            mode: "transaction",
+            clients: 50,
+            io_driver: None,
+            directory: Path::new("/d"),
+            embedded: true,
+            passing: &passing,
+        };
+        let line = "bench = host='127.0.0.1,127.0.0.1,127.0.0.1' port=5000,5001,5002 dbname='bench' read_write_split=1\n";
+        assert!(started.papers().ini.contains(line), "{}", started.papers().ini);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+/// Of a host without one among others that have one.
+const DEFAULT_PORT: &str = "5432";
+
 /// The parts of a URI, as far as they were said. Percent-encoding is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
@@ -44,19 +47,30 @@ impl Parts {
     }
 
     fn place(&mut self, place: &str) -> Result<(), String> {
-        if place.contains(',') {
-            return Err("it names several hosts: a measurement is of one".to_owned());
+        let places: Vec<(&str, &str)> = place.split(',').map(host_and_port).collect::<Result<_, _>>()?;
+        let hosts: Vec<&str> = places.iter().map(|(host, _)| *host).collect();
+        if places.len() > 1 && hosts.contains(&"") {
+            return Err("it names several hosts, and one of them has no name".to_owned());
         }
-        let (host, port) = match place.strip_prefix('[') {
-            Some(bracketed) => {
-                let (host, rest) = bracketed.split_once(']').ok_or("a [ is not closed")?;
-                (host, rest.strip_prefix(':').unwrap_or(""))
-            }
-            None => place.split_once(':').unwrap_or((place, "")),
-        };
-        self.say("host", host)?;
-        self.say("port", port)
+        self.say("host", &hosts.join(","))?;
+        if places.iter().all(|(_, port)| port.is_empty()) {
+            return Ok(());
+        }
+        let port =
+            |(_, port): &(&'_ str, &'_ str)| if port.is_empty() { DEFAULT_PORT } else { *port }.to_owned();
+        self.say("port", &places.iter().map(port).collect::<Vec<_>>().join(","))
     }
+}
+
+/// One host of a URI, and its port where there is one.
+fn host_and_port(place: &str) -> Result<(&str, &str), String> {
+    Ok(match place.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, rest) = bracketed.split_once(']').ok_or("a [ is not closed")?;
+            (host, rest.strip_prefix(':').unwrap_or(""))
+        }
+        None => place.split_once(':').unwrap_or((place, "")),
+    })
 }
 
 /// Undoes percent-encoding.
@@ -121,13 +135,24 @@ mod tests {
     }
 
     #[test]
+    fn hosts_may_be_several_with_a_port_each() {
+        let places = |uri: &str| {
+            let found = parse(uri).unwrap().parameters;
+            (found["host"].clone(), found.get("port").cloned().unwrap_or_default())
+        };
+        assert_eq!(places("postgres://u@a,b/d"), ("a,b".to_owned(), String::new()));
+        assert_eq!(places("postgres://u@a:1,b,[::1]:3/d"), ("a,b,::1".to_owned(), "1,5432,3".to_owned()));
+        assert_eq!(places("postgres:///d?host=a,b&port=1,2"), ("a,b".to_owned(), "1,2".to_owned()));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (uri, words) in [
             ("mysql://u:secret@h/d", "does not begin"),
             ("host=h password=secret", "does not begin"),
             ("postgres://u:secret%zz@h/d", "hexadecimal"),
             ("postgres://u:secret%00@h/d", "hexadecimal"),
-            ("postgres://u:secret@h,i/d", "several hosts"),
+            ("postgres://u:secret@h,/d", "several hosts"),
             ("postgres://u:secret@[::1/d", "not closed"),
             ("postgres://u:secret@h/d?x", "no value"),
             ("postgres://u:secret@h/%ff", "UTF-8"),

@@ -8,7 +8,7 @@ mod child;
 mod run_store;
 mod start_run;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -108,6 +108,10 @@ pub(crate) struct SizeAdvice {
     #[serde(default)]
     #[schema(required)]
     pub(crate) doubts: Vec<String>,
+    /// Where reads go to standbys: the size for the `primary` and for each `standby`, as far as they were measured; null where the figures do not say.
+    #[serde(default)]
+    #[schema(required)]
+    pub(crate) sides: BTreeMap<String, Option<u32>>,
     /// To be pasted into a file.
     #[schema(required)]
     pub(crate) line: Option<String>,

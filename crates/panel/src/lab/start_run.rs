@@ -135,14 +135,18 @@ impl RunTarget {
         let Some(user) = &pool.user else {
             return Err(Failure::PoolWithoutUser);
         };
+        // Where reads go to standbys, they are measured there.
+        let count = if config.splits_reads(&pool, None) { pool.host.len() } else { 1 };
+        let ports: Vec<String> = (0..count).map(|place| pool.port.of(place).to_string()).collect();
         let mut server = format!(
             "postgresql:///{}?port={}&user={}",
             percent(&pool.dbname),
-            pool.port.first(),
+            ports.join(","),
             percent(user)
         );
-        if let Some(host) = pool.host.first() {
-            server.push_str(&format!("&host={}", percent(host)));
+        let hosts: Vec<String> = pool.host.iter().take(count).map(|host| percent(host).to_string()).collect();
+        if !hosts.is_empty() {
+            server.push_str(&format!("&host={}", hosts.join(",")));
         }
         // As the pool's own logins: the entry's password, else the one of auth_file, if it is one and no verifier.
         let stored = config.secrets.get(user).filter(|secret| !is_verifier(secret));
@@ -181,6 +185,22 @@ mod tests {
         let command = command(json).unwrap();
         let args = "bench sweep --workload select-only --clients 8,80 --pool-sizes 1,2 --quick";
         assert_eq!(command.args.join(" "), args);
+    }
+
+    #[test]
+    fn a_pool_whose_reads_go_to_standbys_is_measured_with_them() {
+        let mut pool = settings::Database::new("app", settings::Origin { file: "weir.ini".into(), line: 1 });
+        pool.user = Some("u".to_owned());
+        pool.host = vec!["a".to_owned(), "b".to_owned()];
+        pool.pool_mode = Some(settings::PoolMode::Transaction);
+        let server = |pool: &settings::Database| {
+            let databases = [("app".to_owned(), std::sync::Arc::new(pool.clone()))].into();
+            let target = RunTarget { pool: Some("app".to_owned()), embedded: false };
+            target.server(&Config { databases, ..Config::default() }).unwrap().0.unwrap()
+        };
+        assert_eq!(server(&pool), "postgresql:///app?port=5432&user=u&host=a");
+        pool.read_write_split = true;
+        assert_eq!(server(&pool), "postgresql:///app?port=5432,5432&user=u&host=a,b");
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub(super) fn advice(experiment: &Experiment) -> Vec<Value> {
         let mut doubts: Vec<String> = of_series.flat_map(Series::doubts_in_words).collect();
         let mut told = BTreeSet::new();
         doubts.retain(|doubt| told.insert(doubt.clone()));
-        json!({ "target": overall.target, "size": overall.connections, "verdict": verdict, "doubts": doubts, "line": line })
+        let sides: serde_json::Map<String, Value> =
+            overall.sides.iter().map(|side| (side.side.word().to_owned(), json!(side.connections))).collect();
+        json!({ "target": overall.target, "sides": sides, "size": overall.connections, "verdict": verdict, "doubts": doubts, "line": line })
     };
     advice.overall.iter().map(of_target).collect()
 }
