@@ -155,6 +155,20 @@ def test_addresses_are_subjects(weir):
     assert set(subjects(pooler)) == {"127.0.0.1", "local"}
 
 
+@pytest.mark.parametrize("name", ['a"b\\c', "a\nb", "d\u00e9j\u00e0 vu", "x" * 5_000, "", "{}", "'; drop table t; --"])
+def test_subjects_may_have_any_name(weir, name):
+    pooler, web = panel.start(weir, queue="fair", queue_by="application_name")
+    clients = [pooler.connect(application_name=name) for _ in range(2)]
+    for client in 2 * clients:
+        shown = client.execute("select current_setting('application_name')").fetchone()[0]
+    (row,) = subjects(pooler).values()
+    turns = 4 if shown == name else 2  # What PostgreSQL makes of the name is known with its first answer.
+    assert row["subject"] == shown and row["turns"] == turns
+    _, text, _ = web.ask("GET", "/metrics")
+    label = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    assert f'weir_queue_turns_total{{database="app",queue_by="application_name",subject="{label}"}} {turns}\n' in text
+
+
 def test_an_entry_has_its_own(weir):
     pooler = weir(databases={"app": "queue=fair queue_by=application_name queue_burst=0.5", "other": ""}, queue_by="client_addr")
     clients = [pooler.connect(database, application_name="named") for database in ("app", "other")]

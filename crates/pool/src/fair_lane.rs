@@ -97,6 +97,18 @@ impl FairLane {
         }
     }
 
+    /// The same of all subjects.
+    pub(crate) fn look_again(&mut self) {
+        for (number, subject) in &mut self.subjects {
+            let counts_now = subject.share.counted();
+            if counts_now < subject.counted {
+                self.by_counted.remove(&(subject.counted, *number));
+                self.by_counted.insert((counts_now, *number));
+                subject.counted = counts_now;
+            }
+        }
+    }
+
     /// The client that has waited longest.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<Waiter> {
@@ -212,6 +224,49 @@ mod tests {
         assert!(queue.leave(again));
         assert_eq!(queue.serve().map(|waiter| waiter.client), Some(3));
         assert_eq!((queue.serve(), queue.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn a_subject_that_is_new_does_not_get_all_servers_before_its_turns_have_cost_anything() {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (old, new) =
+            (shares.share("app", QueueBy::User, "old", 1), shares.share("app", QueueBy::User, "new", 1));
+        FairShare::begin(&old, 0, 0).end(10_000);
+        for _ in 0..20 {
+            queue.join_fair(1, 10_000, &old, 0);
+            queue.join_fair(2, 10_000, &new, 0);
+        }
+        let turns: Vec<_> = (0..10)
+            .filter_map(|_| {
+                let waiter = queue.serve()?;
+                let turn = FairShare::begin(if waiter.client == 1 { &old } else { &new }, 10_000, 0);
+                Some((waiter.client, turn))
+            })
+            .collect();
+        let of_new = turns.iter().filter(|(client, _)| *client == 2).count();
+        assert!((5..=6).contains(&of_new), "{of_new} of 10");
+    }
+
+    #[test]
+    fn a_turn_that_ends_elsewhere_earlier_than_estimated_is_seen_here() {
+        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (a, b) = (shares.share("app", QueueBy::User, "a", 1), shares.share("app", QueueBy::User, "b", 1));
+        FairShare::begin(&a, 0, 0).end(10_000_000);
+        FairShare::begin(&b, 0, 0).end(10_500_000);
+        let elsewhere = FairShare::begin(&a, 10_500_000, 0);
+        queue.join_fair(1, 10_500_000, &a, 0);
+        queue.join_fair(2, 10_500_000, &b, 0);
+        elsewhere.end(10_500_001);
+        queue.look_again();
+        assert_eq!(queue.serve().map(|waiter| waiter.client), Some(1));
+        assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
+        assert!(queue.serve().is_none() && queue.is_empty());
+    }
+
+    #[test]
+    fn a_light_subject_is_served_beside_a_heavy_one_in_bounded_time() {
+        let had = served(&[1, 1_000], &[1, 500], &[1_000, 1_000], 3_003);
+        assert!((2_000..=4_000).contains(&had[0]), "{had:?}");
     }
 
     #[test]

@@ -19,9 +19,33 @@ const SMOOTHING: u64 = 8;
 /// The table keeps so many subjects that nobody uses before it looks for them.
 const FEWEST_FORGOTTEN: usize = 1_024;
 
-/// How far the subjects of a database have come: the counted time of the one that was served last, at least.
+/// What the subjects of a database have in common.
 #[derive(Debug, Default)]
-struct Clock(AtomicU64);
+struct Clock {
+    /// How far they have come: the counted time of the one that was served last, at least.
+    counted: AtomicU64,
+    /// What a turn of any of them costs.
+    typical: TypicalTime,
+}
+
+/// What a turn costs, smoothed, in microseconds; 0 where none has ended.
+#[derive(Debug, Default)]
+struct TypicalTime(AtomicU64);
+
+impl TypicalTime {
+    fn us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Two threads that end turns at once may lose one of the two.
+    fn note(&self, took_us: u64) {
+        let smoothed = match self.us() {
+            0 => took_us,
+            typical_us => (typical_us * (SMOOTHING - 1)).saturating_add(took_us) / SMOOTHING,
+        };
+        self.0.store(smoothed, Ordering::Relaxed);
+    }
+}
 
 /// What one subject has had.
 #[derive(Debug)]
@@ -33,8 +57,7 @@ pub struct FairShare {
     weight: AtomicU32,
     /// Server time divided by the weight, [`SCALE`] units to a microsecond; what begins now is estimated.
     counted: AtomicU64,
-    /// What a turn costs, smoothed, in microseconds.
-    typical_us: AtomicU64,
+    typical: TypicalTime,
     /// Server time in truth.
     server_us: AtomicU64,
     turns: AtomicU64,
@@ -101,7 +124,7 @@ impl FairShare {
 
     /// It asks for something again. What it has not used before does not count, but for so much.
     pub fn catch_up(&self, burst_us: u64) {
-        let now = self.clock.0.load(Ordering::Relaxed);
+        let now = self.clock.counted.load(Ordering::Relaxed);
         self.counted.fetch_max(now.saturating_sub(self.scaled(burst_us)), Ordering::Relaxed);
     }
 
@@ -109,9 +132,13 @@ impl FairShare {
     #[must_use]
     pub fn begin(share: &Arc<FairShare>, now_us: u64, burst_us: u64) -> FairTurn {
         share.catch_up(burst_us);
-        let estimate_us = share.typical_us.load(Ordering::Relaxed);
+        // Nothing is known of its first turns: they are taken for what those of others are.
+        let estimate_us = match share.typical.us() {
+            0 => share.clock.typical.us(),
+            typical_us => typical_us,
+        };
         let before = share.counted.fetch_add(share.scaled(estimate_us), Ordering::Relaxed);
-        share.clock.0.fetch_max(before, Ordering::Relaxed);
+        share.clock.counted.fetch_max(before, Ordering::Relaxed);
         FairTurn { share: Arc::clone(share), estimate_us, since_us: now_us }
     }
 
@@ -147,13 +174,8 @@ impl FairTurn {
             let lower = |counted: u64| Some(counted.saturating_sub(less));
             let _ = share.counted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
         }
-        // Two threads that end turns at once may lose one of the two from the estimate.
-        let typical_us = share.typical_us.load(Ordering::Relaxed);
-        let smoothed = match typical_us {
-            0 => took_us,
-            _ => (typical_us * (SMOOTHING - 1)).saturating_add(took_us) / SMOOTHING,
-        };
-        share.typical_us.store(smoothed, Ordering::Relaxed);
+        share.typical.note(took_us);
+        share.clock.typical.note(took_us);
         share.server_us.fetch_add(took_us, Ordering::Relaxed);
         share.turns.fetch_add(1, Ordering::Relaxed);
     }
@@ -204,7 +226,7 @@ impl FairShares {
                 clock: Arc::clone(&of_database.clock),
                 weight: AtomicU32::new(1),
                 counted: AtomicU64::new(0),
-                typical_us: AtomicU64::new(0),
+                typical: TypicalTime::default(),
                 server_us: AtomicU64::new(0),
                 turns: AtomicU64::new(0),
             })
@@ -251,6 +273,18 @@ mod tests {
         turn.end(1_100);
         assert_eq!(a.counted(), 900 * SCALE);
         assert_eq!(a.usage(), ShareUse { weight: 1, turns: 2, server_us: 900 });
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_subject_is_taken_to_be_what_others_cost() {
+        let (a, b) = two((1, 1));
+        FairShare::begin(&a, 0, 0).end(800);
+        let turn = FairShare::begin(&b, 1_000, 0);
+        assert_eq!(b.counted(), 800 * SCALE, "its first turn counts before it ends, too");
+        turn.end(1_100);
+        assert_eq!(b.counted(), 100 * SCALE);
+        let _its_own = FairShare::begin(&b, 2_000, 0);
+        assert_eq!(b.counted(), 200 * SCALE);
     }
 
     #[test]

@@ -107,6 +107,20 @@ impl Queue {
         }
     }
 
+    /// A client has joined now that has waited elsewhere before: the queue has stood since now at most, if it was empty.
+    pub fn has_joined(&mut self, now_us: u64) {
+        if self.len() == 1 {
+            self.standing_since_us = now_us;
+        }
+    }
+
+    /// What subjects have had may have turned out to be less, by turns that have ended in other pools and on other shards.
+    pub fn look_again(&mut self) {
+        if let Some(fair) = &mut self.fair {
+            fair.look_again();
+        }
+    }
+
     /// Leaves before being served; false if it was served or has left.
     pub fn leave(&mut self, position: QueuePosition) -> bool {
         match position.0 {

@@ -363,7 +363,9 @@ impl ShardState {
             != (local_pool.pool.limits.mode == PoolMode::Session)
             || limits.follows_sessions != local_pool.pool.limits.follows_sessions;
         let follows_sessions = limits.follows_sessions;
-        let is_fair = limits.fair.is_some() || local_pool.pool.limits.fair.is_some();
+        let queue_changed = (limits.fair, limits.queue_burst_us)
+            != (local_pool.pool.limits.fair, local_pool.pool.limits.queue_burst_us)
+            || limits.fair.is_some() && database.queue_weights != local_pool.database.queue_weights;
         local_pool.pool.limits = limits;
         local_pool.database = database;
         local_pool.relations.expire();
@@ -394,7 +396,7 @@ impl ShardState {
             hosts::note_known_primary(&mut self.core, index);
         }
         standbys::follow_entry(&mut self.core, index);
-        if is_fair {
+        if queue_changed {
             fair::configured(&mut self.core, index);
         }
         greet::send_greetings(&mut self.core, index);
