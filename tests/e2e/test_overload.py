@@ -1,6 +1,7 @@
 """`queue_limit` and `queue_target`: what clients get while more of them ask than can be served, on a real PostgreSQL."""
 
 import contextlib
+import pathlib
 import threading
 import time
 
@@ -8,6 +9,8 @@ import psycopg
 import pytest
 
 import host
+import wire
+from test_takeover import reboot
 
 pytestmark = pytest.mark.weir_only
 
@@ -139,3 +142,102 @@ def test_the_console_is_never_full(weir):
         assert pooler.pool()["cl_waiting"] == 1
     for thread in threads:
         thread.join(30)
+
+
+@contextlib.contextmanager
+def full(pooler):
+    """The pool is as full as `queue_limit = 1` lets it be; a client that speaks frames, whose requests are refused meanwhile."""
+    with wire.Raw(pooler.port) as raw:
+        raw.login()
+        with busy(pooler):
+            _, threads = waiting(pooler, 1)
+            yield raw
+        for thread in threads:
+            thread.join(30)
+        raw.send(wire.query("select 'served'"))
+        assert "".join(reply.kind for reply in raw.read_until("Z")) == "TDCZ"
+
+
+SYNC, FLUSH, COPY_DONE = wire.message(b"S"), wire.message(b"H"), wire.message(b"c")
+
+
+@pytest.mark.parametrize(
+    "request_bytes, answers",
+    [
+        (wire.query("copy t from stdin") + wire.copy_data(b"1\n") + COPY_DONE, "EZ"),
+        (wire.query("copy t from stdin") + wire.copy_fail("no") + SYNC, "EZZ"),
+        (wire.function_call(1, [b"1"]), "EZ"),
+        (wire.parse("s", "select 1") + FLUSH * 500 + wire.query("skipped") + SYNC, "EZ"),
+        (wire.parse("s", "select 1") + wire.describe(b"S", "s") + wire.bind("s") + wire.execute() + wire.close(b"S", "s") + SYNC, "EZ"),
+        (wire.parse("", "select 1") + wire.bind() + wire.execute() + SYNC * 700, "E" + "Z" * 700),
+        (wire.query(" " * (64 * 1024 - 6)), "EZ"),
+    ],
+    ids=["copy", "copy_fail", "function_call", "flushes", "named", "syncs", "long"],
+)
+def test_each_message_of_a_refused_request_is_answered_as_postgresql_would(weir, request_bytes, answers):
+    pooler = weir(databases={"app": "pool_size=1"}, queue_limit=1)
+    with full(pooler) as raw:
+        for size in (len(request_bytes), 7_000, 1 if len(request_bytes) < 5_000 else 40_000):
+            for at in range(0, len(request_bytes), size):
+                raw.send(request_bytes[at : at + size])
+            got = [raw.read() for _ in answers]
+            assert "".join(reply.kind for reply in got) == answers
+            assert all(reply.fields()["C"] == "53300" for reply in got if reply.kind == "E")
+            assert raw.is_silent(0.1)
+
+
+def test_a_name_whose_parse_was_refused_does_not_exist(weir):
+    pooler = weir(databases={"app": "pool_size=1"}, queue_limit=1)
+    with full(pooler) as raw:
+        raw.send(wire.parse("s", "select 1"), SYNC)
+        assert "".join(reply.kind for reply in raw.read_until("Z")) == "EZ"
+        late = pooler.connect()
+        with pytest.raises(psycopg.errors.TooManyConnections):
+            late.execute("prepare p as select 1")
+    with wire.Raw(pooler.port) as raw:
+        raw.login()
+        raw.send(wire.bind("s"), wire.execute(), SYNC)
+        failed = raw.read_until("Z")
+        assert [reply.fields()["C"] for reply in failed if reply.kind == "E"] == ["26000"]
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        late.execute("execute p")
+
+
+def memory_kb(pooler):
+    return int(pathlib.Path(f"/proc/{pooler.process.pid}/status").read_text().split("VmRSS:")[1].split()[0])
+
+
+def test_a_client_that_never_reads_is_not_read_for_ever(weir):
+    """Its requests are refused until their errors are in the way; others go on, and it gets all of them once it reads."""
+    pooler = weir(databases={"app": "pool_size=1"}, queue_limit=1)
+    with full(pooler) as raw:
+        before, one, sent = memory_kb(pooler), wire.query("select 1" + " " * 1_000), 0
+        raw.socket.settimeout(3)
+        with contextlib.suppress(TimeoutError):
+            while sent < 200_000_000:
+                sent += raw.socket.send(one[sent % len(one) :])
+        assert sent < 200_000_000, "it was read all the time"
+        assert memory_kb(pooler) - before < 16_000
+        with pytest.raises(psycopg.errors.TooManyConnections):
+            pooler.connect().execute("select 1")
+        raw.socket.settimeout(30)
+        rest = -sent % len(one)
+        writer = threading.Thread(target=raw.send, args=(one[len(one) - rest :],))
+        writer.start()
+        for _ in range((sent + rest) // len(one)):
+            assert (raw.read().kind, raw.read().kind) == ("E", "Z")
+        writer.join(30)
+
+
+def test_a_takeover_waits_for_the_end_of_a_refused_request(weir):
+    pooler = weir(databases={"app": "pool_size=1"}, queue_limit=1)
+    with full(pooler) as raw:
+        raw.send(wire.parse("s", "select 1"))
+        assert raw.read().kind == "E"
+        old = reboot(pooler, wait=False)
+        time.sleep(1)
+        assert old.poll() is None
+        raw.send(wire.bind("s"), wire.execute(), SYNC)
+        assert raw.read().kind == "Z"
+        assert old.wait(30) == 0
+        assert raw.is_silent(0.1)

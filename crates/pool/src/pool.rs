@@ -197,11 +197,20 @@ impl Pool {
         self.idle.pop()
     }
 
-    /// Lets the other shards know how many clients wait here; how many wait in all.
-    pub fn tell_waiting(&mut self) -> u32 {
-        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+    /// Lets the other shards know how many clients wait here; how many wait in all. One for which an idle server is being checked is as good as served.
+    pub fn tell_waiting(&mut self, now_us: u64) -> u32 {
+        let checked = self.queue.shared_len() - self.unserved(now_us);
+        let waiting = u32::try_from(self.queue.len() - checked).unwrap_or(u32::MAX);
         let told = std::mem::replace(&mut self.told_waiting, waiting);
         self.shared.change_waiting(told, waiting)
+    }
+
+    /// A client waits no longer: the others need not wait for the next tick to know that.
+    #[inline]
+    pub fn note_left(&mut self, now_us: u64) {
+        if self.limits.queue_limit > 0 {
+            self.tell_waiting(now_us);
+        }
     }
 
     /// It can serve clients again, which it could not for another reason than load.
@@ -567,6 +576,42 @@ pub(crate) mod tests {
         assert!(pool.end_check(3) && !pool.end_check(3));
         pool.queue.join(3, 1);
         assert_eq!(pool.checkout_for_waiter(2).map(|idle| idle.server), Some(1));
+    }
+
+    #[test]
+    fn others_are_told_of_those_for_whom_no_server_is_being_checked() {
+        let shared = Arc::<SharedPool>::default();
+        let part = || {
+            Pool::new(
+                Limits { queue_limit: 1, ..limits(3) },
+                Arc::clone(&shared),
+                Arc::default(),
+                Arc::default(),
+            )
+        };
+        let (mut here, mut there) = (part(), part());
+        for client in 1..=3 {
+            here.queue.join(client, 0);
+        }
+        here.begin_check(1, 0);
+        here.begin_check(2, 0);
+        assert_eq!((here.tell_waiting(0), there.tell_waiting(0)), (1, 1));
+        assert_eq!(here.tell_waiting(CHECK_PATIENCE_US), 3, "they take long");
+        while here.queue.serve().is_some() {
+            here.note_left(CHECK_PATIENCE_US);
+        }
+        assert_eq!(there.tell_waiting(0), 0);
+    }
+
+    #[test]
+    fn a_queue_that_begins_with_one_that_has_waited_elsewhere_stands_since_then() {
+        let mut pool = pool(limits(1));
+        pool.queue.join(1, 0);
+        pool.queue.has_joined(5_000_000);
+        assert!(!pool.is_overloaded(0, 50_000, 100_000, 5_050_000));
+        pool.queue.join(2, 5_050_000);
+        pool.queue.has_joined(5_050_000);
+        assert!(pool.is_overloaded(0, 50_000, 100_000, 5_100_001));
     }
 
     #[test]

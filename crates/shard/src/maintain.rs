@@ -256,7 +256,8 @@ impl ShardState {
             let may_be_late =
                 !local_pool.pool.paused && local_pool.has_live_server() && unavailable_us.is_none();
             let queue = &local_pool.pool.queue;
-            for waiter in queue.shared().chain(queue.dedicated()).chain(queue.pins()) {
+            let for_servers = queue.shared().chain(queue.dedicated()).map(|waiter| (waiter, may_be_late));
+            for (waiter, may_be_late) in for_servers.chain(queue.pins().map(|waiter| (waiter, false))) {
                 if passed(now_us, waiter.since_us, query_us) {
                     late.push((ConnId(waiter.client), sqlstate::QUERY_CANCELED, "query_timeout"));
                 } else if passed(now_us, waiter.since_us, limit_us) {
@@ -290,7 +291,8 @@ impl ShardState {
         pins::serve(&mut self.core, pool_id);
         sequences::yield_to_waiters(&mut self.core, pool_id);
         if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
-            local_pool.pool.tell_waiting();
+            local_pool.pool.tell_waiting(self.core.now.mono_us);
+            local_pool.pool.queue.look_again();
         }
         opening::serve_or_open(&mut self.core, pool_id);
         listener::check(&mut self.core, pool_id);

@@ -5,7 +5,7 @@ mod world;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use messages::Command;
+use messages::{Command, Listing, Report, RequestId, Subject};
 use shard::{ConnId, Event, Peer};
 use wire::backend::Status;
 use wire::encode;
@@ -61,6 +61,17 @@ impl Queueing {
         self.world.now.mono_us += milliseconds * 1_000;
         self.world.answer(self.server, Status::Idle);
         self.serves()
+    }
+
+    /// How often each subject has had a server.
+    fn turns(&mut self) -> Vec<u64> {
+        self.world.reports.clear();
+        self.world.event(Event::Command(Command::List { request: RequestId(1), subject: Subject::Queues }));
+        let rows = self.world.reports.iter().find_map(|report| match report {
+            Report::Listing { rows: Listing::Queues(rows), .. } => Some(rows),
+            _ => None,
+        });
+        rows.unwrap().iter().map(|row| row.turns).collect()
     }
 
     fn configure(&mut self, settings: &str) {
@@ -222,4 +233,34 @@ fn a_server_that_is_lost_counts_until_then() {
     queueing.world.event(Event::HungUp { conn: lost });
     queueing.server = queueing.world.server();
     assert_eq!(queueing.serves(), Some(2));
+}
+
+#[test]
+fn one_that_leaves_while_its_server_is_made_like_it_costs_nothing_afterwards() {
+    let mut queueing = Queueing::new(FAIR);
+    let [stays, leaves] = [1, 1].map(|host| queueing.client(host));
+    queueing.world.query(leaves, "select 1");
+    queueing.world.answer(queueing.server, Status::Idle);
+    queueing.world.sent.clear();
+    let named = message(|out| encode::query(out, b"set application_name = 'x'"));
+    queueing.world.receive(stays, &named);
+    let reported = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"x");
+        encode::ready(out, Status::Idle);
+    });
+    queueing.world.receive(queueing.server, &reported);
+    queueing.world.query(leaves, "select 1");
+    let server = queueing.server;
+    let sent = queueing.world.text(server);
+    assert!(sent.contains("SET application_name"), "{sent}");
+    queueing.world.event(Event::HungUp { conn: leaves });
+    let reported = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"");
+        encode::ready(out, Status::Idle);
+    });
+    queueing.world.receive(server, &reported);
+    queueing.world.pass(5_000);
+    assert_eq!(queueing.turns(), [3], "the idle server is nobody's turn");
 }

@@ -578,3 +578,19 @@ fn a_server_that_its_client_has_left_is_no_other_client_s_before_its_notice_is_w
     world.receive(own_server, &notice[7..]);
     assert!(world.text(own_server).contains("select 2"), "{}", world.text(own_server));
 }
+
+#[test]
+fn what_comes_while_a_client_waits_comes_before_its_request_is_refused() {
+    let (mut world, client, shared) = listening(&format!("{ON}\nqueue_target = 0.05"));
+    let holder = world.client(&[]);
+    world.query(holder, "select 'holder'");
+    if !world.connecting.is_empty() {
+        server(&mut world);
+    }
+    world.query(client, "select 1");
+    world.sent.clear();
+    world.receive(shared, &notification("a", "while it waits"));
+    assert_eq!(world.tags(client), "");
+    world.pass(400);
+    assert_eq!(world.tags(client), "AEZ");
+}

@@ -118,13 +118,20 @@ fn a_flush_is_answered_at_once() {
 
 #[test]
 fn a_refused_client_that_leaves_or_sends_nonsense_is_closed() {
-    for bytes in [message(encode::terminate), vec![b'Q', 0, 0, 0, 1], vec![b'?', 0, 0, 0, 4]] {
+    for (bytes, told) in [
+        (message(encode::terminate), ""),
+        (vec![b'Q', 0, 0, 0, 1], "C08P01"),
+        (vec![b'?', 0, 0, 0, 4], "C08P01"),
+        (vec![b'p', 0, 0, 0, 5, 0], "C08P01"),
+    ] {
         let (mut world, _, clients) = busy("queue_limit = 1", 2);
         ask(&mut world, clients[0]);
         world.receive(clients[1], &message(|out| encode::parse(out, b"", b"select 1", &[])));
         assert_eq!(world.tags(clients[1]), "E");
         world.receive(clients[1], &bytes);
         assert_eq!(world.closed, [clients[1]]);
+        let sent = world.text(clients[1]);
+        assert!(if told.is_empty() { sent.is_empty() } else { sent.contains(told) }, "{sent}");
         assert_eq!(world.shard.audit().contradiction, None);
     }
 }
@@ -304,4 +311,112 @@ fn the_limits_change_by_reload() {
     ask(&mut world, clients[1]);
     ask(&mut world, clients[2]);
     assert_eq!((world.tags(clients[1]).as_str(), world.tags(clients[2]).as_str()), ("", ""));
+}
+
+#[test]
+fn one_that_leaves_behind_its_refused_request_has_one_error() {
+    let (mut world, _, clients) = busy("queue_limit = 1", 2);
+    ask(&mut world, clients[0]);
+    let both = message(|out| {
+        encode::query(out, b"select 1");
+        encode::terminate(out);
+    });
+    world.receive(clients[1], &both);
+    assert_eq!((world.tags(clients[1]).as_str(), &world.closed[..]), ("EZ", &clients[1..]));
+    assert!(world.log.iter().any(|line| line.contains("client close request")), "{:?}", world.log);
+}
+
+#[test]
+fn errors_for_a_flood_of_requests_are_bounded() {
+    let (mut world, _, clients) = busy("queue_limit = 1", 2);
+    ask(&mut world, clients[0]);
+    let flood: Vec<u8> = message(|out| (0..10_000).for_each(|_| encode::query(out, b"")));
+    world.receive(clients[1], &flood);
+    let sent = world.sent.remove(&clients[1]).unwrap();
+    assert!((256 * 1024..300 * 1024).contains(&sent.len()), "{}", sent.len());
+    assert!(world.closed == [clients[1]] && String::from_utf8_lossy(&sent).contains("SFATAL"));
+}
+
+#[test]
+fn a_request_of_each_size_up_to_the_longest_is_refused_without_its_client() {
+    for length in [64 * 1024 - 1, 64 * 1024] {
+        let long = message(|out| encode::query(out, &vec![b' '; length - 6]));
+        assert_eq!(long.len(), length);
+        let (mut world, _, clients) = busy("queue_limit = 1", 2);
+        ask(&mut world, clients[0]);
+        world.receive(clients[1], &long[..9]);
+        assert_eq!(world.tags(clients[1]), "");
+        world.receive(clients[1], &long[9..length - 1]);
+        assert_eq!(world.tags(clients[1]), "", "{length}");
+        world.receive(clients[1], &long[length - 1..]);
+        assert_eq!((world.tags(clients[1]).as_str(), world.closed.len()), ("EZ", 0), "{length}");
+    }
+}
+
+#[test]
+fn a_refused_client_is_idle_since_then() {
+    let (mut world, _, clients) = busy("queue_target = 1\nclient_idle_timeout = 1", 1);
+    ask(&mut world, clients[0]);
+    (0..3).for_each(|_| world.pass(400));
+    assert!(refusal(&mut world, clients[0]).is_some_and(|(_, goes_on)| goes_on));
+    world.pass(400);
+    assert_eq!(world.tags(clients[0]), "", "it has been idle for 0.4 s");
+    world.pass(700);
+    assert!(world.text(clients[0]).contains("client_idle_timeout"));
+}
+
+#[test]
+fn those_for_whom_idle_servers_are_checked_are_not_too_many() {
+    let mut world = World::new(
+        "default_pool_size = 3\nmin_pool_size = 3\nqueue_limit = 1\nserver_check_query = select 'check'\nserver_check_delay = 5",
+    );
+    let clients: Vec<ConnId> = (0..5).map(|_| world.client(&[])).collect();
+    let servers: Vec<ConnId> = (0..3)
+        .map(|_| {
+            (0..3).for_each(|_| {
+                if world.connecting.is_empty() {
+                    world.pass(400)
+                }
+            });
+            world.server()
+        })
+        .collect();
+    (0..20).for_each(|_| world.pass(400));
+    world.sent.clear();
+    clients.iter().take(4).for_each(|client| ask(&mut world, *client));
+    for client in &clients[..4] {
+        assert_eq!(world.tags(*client), "", "three servers are being checked, and one may wait");
+    }
+    ask(&mut world, clients[4]);
+    assert!(refusal(&mut world, clients[4]).is_some());
+    servers.iter().for_each(|server| world.answer(*server, Status::Idle));
+    servers.iter().for_each(|server| world.answer(*server, Status::Idle));
+    assert_eq!(world.tags(clients[0]), "CZ");
+}
+
+#[test]
+fn other_threads_know_at_once_that_clients_wait_no_longer() {
+    let registry = Arc::new(OneShard::among(2));
+    let settings = "default_pool_size = 2\nqueue_limit = 1";
+    let mut world = World::beside(Arc::clone(&registry), settings);
+    let mut other = World::beside(Arc::clone(&registry), settings);
+    let (mut servers, mut clients) = (vec![], vec![]);
+    for world in [&mut world, &mut other] {
+        let both = [world.client(&[]), world.client(&[])];
+        servers.push(world.server());
+        world.query(both[0], "select 'holder'");
+        world.sent.clear();
+        clients.push(both);
+    }
+    ask(&mut world, clients[0][1]);
+    ask(&mut other, clients[1][1]);
+    assert!(refusal(&mut other, clients[1][1]).is_some(), "one waits on the first");
+    world.answer(servers[0], Status::Idle);
+    ask(&mut other, clients[1][1]);
+    assert_eq!(other.tags(clients[1][1]), "", "it has been served");
+    ask(&mut world, clients[0][0]);
+    assert!(refusal(&mut world, clients[0][0]).is_some());
+    other.event(Event::HungUp { conn: clients[1][1] });
+    ask(&mut world, clients[0][0]);
+    assert_eq!(world.tags(clients[0][0]), "", "it has gone");
 }

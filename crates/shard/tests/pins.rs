@@ -387,3 +387,36 @@ fn all_shards_have_one_budget_and_tell_each_other_when_a_pin_ends() {
     let told = &pinning.world.shard_messages[..];
     assert!(matches!(told, [ShardMessage::PermitFreed { database, .. }] if database == "d"), "{told:?}");
 }
+
+#[test]
+fn a_request_that_is_refused_for_overload_keeps_no_pin() {
+    let mut pinning = Pinning::new("max_pinned = 1\ndefault_pool_size = 1\nqueue_limit = 1");
+    let (holder, waits, refused) =
+        (pinning.world.client(&[]), pinning.world.client(&[]), pinning.world.client(&[]));
+    pinning.world.query(holder, "begin");
+    let server = pinning.server_with("begin").unwrap();
+    pinning.world.answer(server, Status::InTransaction);
+    pinning.world.query(waits, "select 1");
+    pinning.world.sent.remove(&refused);
+    pinning.world.query(refused, TEMP);
+    assert!(pinning.world.text(refused).contains("queue_limit"));
+    assert_eq!(pinning.counts(), (0, 0));
+}
+
+#[test]
+fn a_wait_for_a_pin_is_no_overload() {
+    let mut pinning = Pinning::new("max_pinned = 1\nqueue_target = 0.05\nquery_wait_notify = 1");
+    let (first, _) = pinning.pin();
+    let client = pinning.world.client(&[]);
+    pinning.world.sent.remove(&client);
+    pinning.world.query(client, TEMP);
+    (0..4).for_each(|_| pinning.world.pass(400));
+    let told = pinning.world.text(client);
+    assert!(
+        told.contains("max_pinned reached, client being queued") && !told.contains("queue_target"),
+        "{told}"
+    );
+    assert!(pinning.is_waiting(client));
+    pinning.run(first, "drop table t", "DROP TABLE", &[]);
+    assert!(pinning.server_with(TEMP).is_some());
+}

@@ -667,3 +667,25 @@ fn a_process_that_is_taken_over_opens_nothing_to_keep_it() {
     }
     assert!(split.world.connecting.is_empty());
 }
+
+#[test]
+fn a_read_that_its_standby_has_not_run_is_not_refused_for_overload() {
+    let mut split = Split::new("pool_size=1 queue_limit=1");
+    let others: Vec<ConnId> = (0..3).map(|_| split.world.client(&[])).collect();
+    let place = split.query(READ).unwrap();
+    let write = message(|out| encode::query(out, b"UPDATE t SET a = 1"));
+    others.iter().for_each(|client| drop(split.world.sent.remove(client)));
+    others[..2].iter().for_each(|client| split.world.receive(*client, &write));
+    let lost = split.server(place);
+    split.world.sent.remove(&split.client);
+    split.world.event(Event::HungUp { conn: lost });
+    assert_eq!(split.world.text(split.client), "", "it is one more than may wait");
+    split.world.receive(others[2], &write);
+    assert!(split.world.text(others[2]).contains("queue_limit"));
+    let primary = split.primary;
+    for next in ["UPDATE", READ] {
+        split.replies(0, "UPDATE 1", Status::Idle);
+        let sent: String = (0..4).map(|_| split.answer_one(primary, 100)).collect();
+        assert!(sent.contains(next), "{sent}");
+    }
+}

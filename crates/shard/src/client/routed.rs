@@ -20,6 +20,8 @@ pub(crate) struct Routed {
     has_written: bool,
     /// A standby has refused what its session asks for: all that it sends is the primary's.
     is_refused: bool,
+    /// Its last request went to the primary because a standby had not run it.
+    was_repeated: bool,
 }
 
 /// Whether a transaction on the primary writes.
@@ -47,11 +49,13 @@ enum To {
 
 impl Routed {
     pub(crate) fn go_to_primary(&mut self, writes: Writes) {
+        self.was_repeated = matches!(self.to, To::Repeat(_));
         self.to = To::Primary { writes, has_begun: false };
     }
 
     /// `repeats`: the primary may run the same if the standby does not.
     pub(crate) fn go_to_standby(&mut self, pool: PoolId, repeats: bool) {
+        self.was_repeated = false;
         self.to = To::Standby { pool, left: None, repeats };
     }
 
@@ -66,6 +70,11 @@ impl Routed {
             To::Repeat(writes) => Some(writes),
             To::Any | To::Primary { .. } | To::Standby { .. } => None,
         }
+    }
+
+    /// Its last request is one that a standby was given first.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.was_repeated || self.repeats().is_some()
     }
 
     /// A standby has refused what its session asks for.
@@ -152,6 +161,7 @@ impl Routed {
 
     /// Its pool sends nothing elsewhere any more.
     pub(crate) fn end_split(&mut self) {
+        self.was_repeated = false;
         self.to = To::Any;
     }
 

@@ -370,6 +370,7 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
     while let Some(local_pool) = core.local_pools.get_mut(pool_id)
         && let Some(waiter) = local_pool.pool.queue.serve()
     {
+        local_pool.pool.note_left(core.now.mono_us);
         let client_conn = ConnId(waiter.client);
         if core.conns.find_internal_client(client_conn).is_some() {
             return internal_query::serve_internal_client(core, client_conn, server_conn);
@@ -411,6 +412,7 @@ pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
     client.phase =
         client::Phase::Waiting(fair::join(client, local_pool, &core.pool_registry, conn, since_us));
+    local_pool.pool.queue.has_joined(core.now.mono_us);
     client.wait_noted = false;
     client.request_us = since_us;
     backpressure::pause_client(core, conn);

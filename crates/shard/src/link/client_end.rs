@@ -17,7 +17,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, internal_query, listener, opening, pins, server_end};
+use crate::link::{checkout, fair, internal_query, listener, opening, pins, server_end};
 use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
 use crate::{Action, ConnId, server};
@@ -101,7 +101,9 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
         }
         // It gets the parameters of a client that is gone; any known parameters will do, once the answer is in.
         Phase::Preparing(server) => {
+            let now_us = core.now.mono_us;
             let Some(preparing) = core.conns.server_mut(server) else { return };
+            fair::end(preparing, &mut core.local_pools, now_us);
             match preparing.phase {
                 server::Phase::InternalQuery(
                     InternalQuery::Restore(_)
@@ -127,6 +129,7 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
             let pool = client.served_by();
             if let Some(local_pool) = core.local_pools.of_mut(pool) {
                 local_pool.pool.queue.leave(position);
+                local_pool.pool.note_left(core.now.mono_us);
             }
             opening::dedicated_request_ended(core, conn);
         }

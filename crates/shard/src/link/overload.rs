@@ -3,14 +3,14 @@
 //! Owns how a request is refused without a server: the client gets errors in the places of its answers and goes on; where a message is long, or a transaction has
 //! begun, the client is closed. A client that waits because its pool cannot serve anyone (PAUSE, no host) is not late.
 
-use session::{RefusedAnswer, RefusedMessage, RefusedRequest};
+use session::{FirstMessage, RefusedAnswer, RefusedMessage, RefusedRequest};
 use wire::backend::Status;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
 use crate::client::{Client, Phase, Refusal};
 use crate::core::Core;
-use crate::link::{backpressure, client_end, first_message};
+use crate::link::{backpressure, client_end, first_message, notify, pins};
 use crate::local_pools::local_pool::LocalPool;
 
 /// A queue that is empty once in so long is no overload, whatever a client has waited.
@@ -18,6 +18,9 @@ const STANDING_US: u64 = 100_000;
 
 /// The end of a refused message of which so much is here is not waited for.
 const LONGEST_BYTES: usize = 64 * 1024;
+
+/// Errors for requests that have come at once: a client that asks for more of them asks for nothing else.
+const MOST_ANSWERED_BYTES: usize = 256 * 1024;
 
 /// A client has begun to wait: refuses it if too many do.
 #[inline(always)]
@@ -31,10 +34,11 @@ pub(crate) fn admit(core: &mut Core, conn: ConnId) {
 
 #[cold]
 fn refuse_above_limit(core: &mut Core, conn: ConnId) {
+    let now_us = core.now.mono_us;
     let Some(client) = core.conns.client(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
     let limit = local_pool.pool.limits.queue_limit;
-    if local_pool.pool.tell_waiting() > limit {
+    if local_pool.pool.tell_waiting(now_us) > limit {
         refuse(core, conn, &format!("more than {limit} clients wait (queue_limit)"));
     }
 }
@@ -56,45 +60,61 @@ pub(crate) fn refuse_late(core: &mut Core, conn: ConnId) -> bool {
     true
 }
 
-/// It waits for a server for a request that can be refused. One whose standby has not run its request has been served already.
+/// It waits for a server, not for a pin, and with a request that can be refused. One whose standby has not run its request has been served already.
 fn may_refuse(client: &Client) -> bool {
-    matches!(client.phase, Phase::Waiting(_))
-        && client.routed.repeats().is_none()
+    matches!(client.phase, Phase::Waiting(position) if !position.is_for_pin())
+        && !client.routed.is_repeated()
         && RefusedRequest::can_be(&client.request.held)
 }
 
 fn refuse(core: &mut Core, conn: ConnId, why: &str) {
+    let now_us = core.now.mono_us;
     let Some(client) = core.conns.client_mut(conn) else { return };
     let (Phase::Waiting(position), true) = (&client.phase, may_refuse(client)) else { return };
     let position = *position;
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
     local_pool.pool.queue.leave(position);
-    local_pool.pool.tell_waiting();
+    local_pool.pool.tell_waiting(now_us);
     let seconds = local_pool.seconds_to_serve();
     let (database, user) = (&local_pool.database_name, &local_pool.user);
     let text = format!("pool {database}/{user} is overloaded: {why}; try again in {seconds} s");
     client.phase = Phase::Idle;
+    client.request_us = now_us; // It is idle since now.
     client.recording = None;
     if client.deferred_begin.is_some() {
         return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
     }
     client.refusal = Some(Box::new(Refusal { text, request: RefusedRequest::default() }));
+    pins::release(core, conn); // One was reserved for the request.
+    notify::flush_ready(core, conn); // What has come while it waited is between two requests.
     answer_refused(core, conn);
+}
+
+/// What becomes of a client whose request is refused, behind the answers.
+enum Then {
+    GoesOn,
+    /// What comes next is not refused.
+    IsServed,
+    /// What it sends is too much to be skipped.
+    Ends,
+    /// It has sent something that is no message of a request.
+    Judged(FirstMessage),
 }
 
 /// The client's request is refused: answers what is here of it.
 #[cold]
 pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
+    let frame_bytes_max = core.config.global.max_packet_size;
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(mut refusal) = client.refusal.take() else { return };
     let (held, mut at, mut errors) = (std::mem::take(&mut client.request.held), 0, 0);
     let mut answers = Vec::new();
-    let mut is_spared = false;
-    let is_readable = loop {
+    let then = loop {
         if at == held.len() {
-            break true;
+            break Then::GoesOn;
         }
         match refusal.request.next(&held[at..]) {
+            RefusedMessage::Done(..) if answers.len() > MOST_ANSWERED_BYTES => break Then::Ends,
             RefusedMessage::Done(length, answer) => {
                 at += length;
                 if matches!(answer, RefusedAnswer::Error | RefusedAnswer::ErrorAndReady) {
@@ -105,17 +125,17 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
                     encode::ready(&mut answers, Status::Idle);
                 }
             }
-            RefusedMessage::Spared => {
-                is_spared = true;
-                break true;
+            RefusedMessage::Spared => break Then::IsServed,
+            RefusedMessage::Incomplete if held.len() - at > LONGEST_BYTES => break Then::Ends,
+            RefusedMessage::Incomplete => break Then::GoesOn,
+            RefusedMessage::Other => {
+                break Then::Judged(session::first_message(&held[at..], frame_bytes_max));
             }
-            RefusedMessage::Incomplete => break held.len() - at <= LONGEST_BYTES,
-            RefusedMessage::Other => break false,
         }
     };
     client.request.held.extend_from_slice(&held[at..]);
     let text = refusal.text.clone();
-    if !is_spared && (refusal.request.skips() || at < held.len()) {
+    if !matches!(then, Then::IsServed) && (refusal.request.skips() || at < held.len()) {
         if client.request.held.is_empty() {
             encode::flush(&mut client.request.held); // Asks for nothing, and has what comes next looked at here.
         }
@@ -123,13 +143,14 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
     }
     core.outbox.write(conn, |out| out.extend_from_slice(&answers));
     (0..errors).for_each(|_| core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS));
-    match is_readable {
-        true => {
+    match then {
+        Then::GoesOn => backpressure::resume_client(core, conn),
+        Then::IsServed => {
             backpressure::resume_client(core, conn);
-            if is_spared {
-                first_message::idle_client_received_held(core, conn);
-            }
+            first_message::idle_client_received_held(core, conn);
         }
-        false => client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text),
+        Then::Ends => client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text),
+        Then::Judged(FirstMessage::Fault(fault)) => client_end::client_fault(core, conn, &fault),
+        Then::Judged(_) => client_end::disconnect_client(core, conn, "client close request"),
     }
 }
