@@ -166,7 +166,7 @@ def test_subjects_may_have_any_name(weir, name):
     assert row["subject"] == shown and row["turns"] == turns
     _, text, _ = web.ask("GET", "/metrics")
     label = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    assert f'weir_queue_turns_total{{database="app",queue_by="application_name",subject="{label}"}} {turns}\n' in text
+    assert f'weir_queue_turns_total{{database="app",user="alice",host="",queue_by="application_name",subject="{label}"}} {turns}\n' in text
 
 
 def test_an_entry_has_its_own(weir):
@@ -195,7 +195,7 @@ def test_waiting_clients_are_shown_here_and_in_metrics(weir):
     row = subjects(pooler)["alice"]
     assert row["active"] == 1 and row["maxwait_us"] > 0
     _, text, _ = web.ask("GET", "/metrics")
-    label = 'database="app",queue_by="user",subject="alice"'
+    label = 'database="app",user="alice",host="",queue_by="user",subject="alice"'
     assert f"weir_queue_waiting{{{label}}} 2" in text and f"weir_queue_active{{{label}}} 1" in text
     holder.commit()
     for thread in threads:

@@ -51,8 +51,8 @@ pub(crate) struct Aggregate {
     pub(crate) clusters: BTreeMap<String, ClusterRow>,
     /// By database.
     pub(crate) caches: BTreeMap<String, CacheRow>,
-    /// By database, kind and name.
-    pub(crate) queues: BTreeMap<(String, QueueBy, String), QueueRow>,
+    /// By database, user, host, kind and name.
+    pub(crate) queues: BTreeMap<(String, String, Option<String>, QueueBy, String), QueueRow>,
 }
 
 impl Aggregate {
@@ -168,7 +168,8 @@ impl Aggregate {
     }
 
     fn add_queue(&mut self, row: QueueRow) {
-        let key = (row.database.clone(), row.by, row.subject.clone());
+        let pool = (row.database.clone(), row.user.clone(), row.host.clone());
+        let key = (pool.0, pool.1, pool.2, row.by, row.subject.clone());
         match self.queues.entry(key) {
             Entry::Occupied(mut sum) => sum.get_mut().add(&row),
             Entry::Vacant(first) => _ = first.insert(row),

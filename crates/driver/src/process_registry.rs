@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ShardId;
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    SharedPool,
 };
 use settings::QueueBy;
 
@@ -135,8 +136,8 @@ impl PoolRegistry for ProcessRegistry {
         Arc::clone(self.names().users.entry(name.to_owned()).or_default())
     }
 
-    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
-        self.names().fair_shares.share(database, by, subject, weight)
+    fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.names().fair_shares.share(pool, by, subject, weight)
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

@@ -2,11 +2,15 @@
 
 use settings::QueueBy;
 
-/// A subject of an entry's fair queue (`queue = fair`), on one shard.
+/// A subject of a pool's fair queue (`queue = fair`), on one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueRow {
     /// The entry, as clients name it.
     pub database: String,
+    /// The user of the pool.
+    pub user: String,
+    /// The host of a pool for reads.
+    pub host: Option<String>,
     /// What kind of subject it is.
     pub by: QueueBy,
     /// Its name.

@@ -79,6 +79,7 @@ impl FairLane {
                 self.by_counted.insert((counts_now, number));
                 continue;
             }
+            subject.share.leads();
             let waiter = subject.lane.serve()?;
             self.one_less(number);
             return Some(waiter);
@@ -158,15 +159,17 @@ impl FairLane {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use settings::QueueBy;
 
     use crate::{FairShare, FairShares, Queue};
 
     /// One server, and what each of the subjects has had of it after so many turns while all of them wait with so many clients.
     fn served(weights: &[u32], waiting: &[usize], costs_us: &[u64], turns: usize) -> Vec<u64> {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let share = |shares: &mut FairShares, place: usize| {
-            shares.share("app", QueueBy::User, &place.to_string(), weights[place])
+            shares.share(&pool, QueueBy::User, &place.to_string(), weights[place])
         };
         for (place, count) in waiting.iter().enumerate() {
             let share = share(&mut shares, place);
@@ -179,7 +182,7 @@ mod tests {
             let Some(waiter) = queue.serve() else { break };
             let place = waiter.client as usize;
             let share = share(&mut shares, place);
-            let turn = FairShare::begin(&share, now_us, 0);
+            let turn = FairShare::begin(&share, now_us, false);
             now_us += costs_us[place];
             had[place] += costs_us[place];
             turn.end(now_us);
@@ -209,8 +212,8 @@ mod tests {
 
     #[test]
     fn who_leaves_leaves_no_gap_and_no_place_is_given_twice() {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
-        let (a, b) = (shares.share("app", QueueBy::User, "a", 1), shares.share("app", QueueBy::User, "b", 1));
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
+        let (a, b) = (shares.share(&pool, QueueBy::User, "a", 1), shares.share(&pool, QueueBy::User, "b", 1));
         let first = queue.join_fair(1, 10, &a, 0);
         let second = queue.join_fair(2, 20, &b, 0);
         queue.join_fair(3, 30, &a, 0);
@@ -228,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_subject_that_is_new_does_not_get_all_servers_before_its_turns_have_cost_anything() {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let (old, new) =
-            (shares.share("app", QueueBy::User, "old", 1), shares.share("app", QueueBy::User, "new", 1));
-        FairShare::begin(&old, 0, 0).end(10_000);
+            (shares.share(&pool, QueueBy::User, "old", 1), shares.share(&pool, QueueBy::User, "new", 1));
+        FairShare::begin(&old, 0, false).end(10_000);
         for _ in 0..20 {
             queue.join_fair(1, 10_000, &old, 0);
             queue.join_fair(2, 10_000, &new, 0);
@@ -239,7 +242,7 @@ mod tests {
         let turns: Vec<_> = (0..10)
             .filter_map(|_| {
                 let waiter = queue.serve()?;
-                let turn = FairShare::begin(if waiter.client == 1 { &old } else { &new }, 10_000, 0);
+                let turn = FairShare::begin(if waiter.client == 1 { &old } else { &new }, 10_000, false);
                 Some((waiter.client, turn))
             })
             .collect();
@@ -249,11 +252,11 @@ mod tests {
 
     #[test]
     fn a_turn_that_ends_elsewhere_earlier_than_estimated_is_seen_here() {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
-        let (a, b) = (shares.share("app", QueueBy::User, "a", 1), shares.share("app", QueueBy::User, "b", 1));
-        FairShare::begin(&a, 0, 0).end(10_000_000);
-        FairShare::begin(&b, 0, 0).end(10_500_000);
-        let elsewhere = FairShare::begin(&a, 10_500_000, 0);
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
+        let (a, b) = (shares.share(&pool, QueueBy::User, "a", 1), shares.share(&pool, QueueBy::User, "b", 1));
+        FairShare::begin(&a, 0, false).end(10_000_000);
+        FairShare::begin(&b, 0, false).end(10_500_000);
+        let elsewhere = FairShare::begin(&a, 10_500_000, false);
         queue.join_fair(1, 10_500_000, &a, 0);
         queue.join_fair(2, 10_500_000, &b, 0);
         elsewhere.end(10_500_001);
@@ -271,8 +274,8 @@ mod tests {
 
     #[test]
     fn who_has_no_subject_comes_first_and_all_can_change_over() {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
-        let share = shares.share("app", QueueBy::User, "a", 1);
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
+        let share = shares.share(&pool, QueueBy::User, "a", 1);
         queue.join_fair(1, 10, &share, 0);
         queue.join(2, 20);
         queue.join_fair(3, 30, &share, 0);
@@ -284,12 +287,12 @@ mod tests {
 
     #[test]
     fn one_that_waits_long_keeps_no_memory_of_those_that_were_served() {
-        let (mut shares, mut queue) = (FairShares::default(), Queue::default());
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let (heavy, light) = (
-            shares.share("app", QueueBy::User, "heavy", 1),
-            shares.share("app", QueueBy::User, "light", 1_000),
+            shares.share(&pool, QueueBy::User, "heavy", 1),
+            shares.share(&pool, QueueBy::User, "light", 1_000),
         );
-        FairShare::begin(&heavy, 0, 0).end(1_000_000_000);
+        FairShare::begin(&heavy, 0, false).end(1_000_000_000);
         queue.join_fair(1, 0, &heavy, 0);
         for _ in 0..10_000 {
             queue.join_fair(2, 0, &light, u64::MAX);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use settings::QueueBy;
 
-use crate::{CacheBudget, FairShare, KnownCluster};
+use crate::{CacheBudget, FairPool, FairShare, KnownCluster};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -44,6 +44,8 @@ pub struct SharedPool {
     pub servers: PermitCounter,
     /// Clients that keep a server because of their sessions, or are about to (`max_pinned`).
     pub(crate) pins: PermitCounter,
+    /// What the subjects of its fair queue have in common.
+    fair: Arc<FairPool>,
     /// Clients that wait for a server, as the shards have told last.
     waiting: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
@@ -61,10 +63,21 @@ impl SharedPool {
         SharedPool { shards: AtomicU64::new(1 << shard), ..SharedPool::default() }
     }
 
+    /// What the subjects of its fair queue have in common.
+    #[must_use]
+    pub fn fair(&self) -> &Arc<FairPool> {
+        &self.fair
+    }
+
+    /// Clients that wait for a server, as the shards have told last.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Acquire)
+    }
+
     /// A shard has had so many waiting clients and has so many now; how many all shards have.
     pub(crate) fn change_waiting(&self, before: u32, now: u32) -> u32 {
         if before == now {
-            return self.waiting.load(Ordering::Acquire);
+            return self.waiting();
         }
         let difference = now.wrapping_sub(before);
         self.waiting.fetch_add(difference, Ordering::AcqRel).wrapping_add(difference)
@@ -210,8 +223,8 @@ pub trait PoolRegistry: Send + Sync {
     fn database(&self, name: &str) -> Arc<ConnectionCounts>;
     /// The user's counts.
     fn user(&self, name: &str) -> Arc<ConnectionCounts>;
-    /// What a subject of a database's fair queue has had; it has this weight from now on.
-    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare>;
+    /// What a subject of a pool's fair queue has had; it has this weight from now on.
+    fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare>;
     /// The process's counts.
     fn process(&self) -> Arc<ProcessCounts>;
     /// How many shards there are (1..=64).

@@ -57,7 +57,7 @@ pub mod pool;
 pub mod queue;
 
 pub use cache_budget::CacheBudget;
-pub use fair_share::{FairShare, FairShares, FairTurn, ShareUse};
+pub use fair_share::{FairPool, FairShare, FairShares, FairTurn, ShareUse};
 pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
 };

@@ -208,9 +208,15 @@ impl Pool {
     /// A client waits no longer: the others need not wait for the next tick to know that.
     #[inline]
     pub fn note_left(&mut self, now_us: u64) {
-        if self.limits.queue_limit > 0 {
+        if self.limits.queue_limit > 0 || self.limits.fair.is_some() {
             self.tell_waiting(now_us);
         }
+    }
+
+    /// No client waits for any server, here or on other shards.
+    #[must_use]
+    pub fn nobody_waits(&self) -> bool {
+        self.queue.shared_len() == 0 && self.shared.waiting() == self.told_waiting
     }
 
     /// It can serve clients again, which it could not for another reason than load.

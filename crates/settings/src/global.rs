@@ -265,7 +265,7 @@ live {
     query_timeout: Duration, Seconds, "0", Reload,
         "Closes clients whose query took longer. 0 is never.";
     queue: QueueOrder, QueueOrder, "fifo", Reload,
-        "In which order clients that wait for a server connection get one: `fifo` is who came first; `fair` is whose subject (queue_by) has had least server time for its weight, over all threads and pools of the database.",
+        "In which order clients that wait for a server connection get one: `fifo` is who came first; `fair` is whose subject (queue_by) has had least of the pool's server time for its weight, over all threads.",
         own;
     queue_burst: Duration, Seconds, "0.1", Reload,
         "Server time, in seconds, that a subject of a fair queue may have saved up while it asked for nothing: so much it gets ahead of others.",

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    SharedPool,
 };
 use settings::QueueBy;
 use shard::audit::Audit;
@@ -135,8 +136,8 @@ impl PoolRegistry for Names {
         self.with(|inner| Arc::clone(inner.users.entry(name.to_owned()).or_default()))
     }
 
-    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
-        self.with(|inner| inner.fair_shares.share(database, by, subject, weight))
+    fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.with(|inner| inner.fair_shares.share(pool, by, subject, weight))
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

@@ -269,6 +269,8 @@ columns! {
     /// The columns of SHOW QUEUES.
     QueueColumn {
         Database: text "database",
+        User: text "user",
+        Host: text "host",
         QueueBy: text "queue_by",
         Subject: text "subject",
         Weight: int "weight",

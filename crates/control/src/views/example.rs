@@ -204,6 +204,7 @@ fn clusters() -> Listing {
 fn queues() -> Listing {
     Listing::Queues(vec![QueueRow {
         database: "app".into(),
+        user: "web".into(),
         subject: "alice".into(),
         weight: 1,
         waiting: 3,

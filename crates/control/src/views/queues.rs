@@ -9,6 +9,8 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     rows.map(|row| {
         vec![
             row.database.as_str().into(),
+            row.user.as_str().into(),
+            row.host.as_deref().map_or(Cell::Null, Into::into),
             row.by.word().into(),
             row.subject.as_str().into(),
             row.weight.into(),
@@ -33,6 +35,8 @@ mod tests {
     fn shards_count_their_clients_and_the_process_its_time() {
         let row = QueueRow {
             database: "app".into(),
+            user: "web".into(),
+            host: None,
             by: QueueBy::ClientAddr,
             subject: "10.0.0.1".into(),
             weight: 3,
@@ -47,6 +51,6 @@ mod tests {
             other => empty(other),
         };
         let rows = shown(&Harness::with(1, "[databases]\napp =\n").show("SHOW QUEUES", &of_shard));
-        assert_eq!(rows, ["app|client_addr|10.0.0.1|3|4|2|40|7|900"]);
+        assert_eq!(rows, ["app|web||client_addr|10.0.0.1|3|4|2|40|7|900"]);
     }
 }

@@ -52,6 +52,8 @@ pub(super) fn write(page: &mut dyn MetricWriter, table: &ViewTable<QueueColumn>)
             let label = |column| row.text(column).unwrap_or_default();
             let labels = [
                 ("database", label(QueueColumn::Database)),
+                ("user", label(QueueColumn::User)),
+                ("host", label(QueueColumn::Host)),
                 ("queue_by", label(QueueColumn::QueueBy)),
                 ("subject", label(QueueColumn::Subject)),
             ];

@@ -81,8 +81,8 @@ pub(crate) struct Client {
     pub(crate) is_spelled: bool,
     /// The number of the server on which it has last called `nextval`, perhaps; 0 is none (`session_state = virtual`).
     pub(crate) sequences_at: u64,
-    /// What its subject has had of the servers, where the queue is fair.
-    pub(crate) fair_share: Option<Arc<FairShare>>,
+    /// What its subject has had of the servers of the pools that it has used, where their queues are fair.
+    pub(crate) fair_shares: Vec<Arc<FairShare>>,
     /// The request that it is sending is refused.
     pub(crate) refusal: Option<Box<Refusal>>,
     /// It counts in `max_pinned`.
@@ -167,7 +167,7 @@ impl Client {
             server_used_last: None,
             is_spelled: false,
             sequences_at: 0,
-            fair_share: None,
+            fair_shares: Vec::new(),
             refusal: None,
             pin: None,
             dedicated_request: None,

@@ -44,7 +44,9 @@ fn join_share(
 ) -> QueuePosition {
     let share = share_of(client, local_pool, registry, by);
     let burst_us = local_pool.pool.limits.queue_burst_us;
-    local_pool.pool.queue.join_fair(conn.0, since_us, share, burst_us)
+    let position = local_pool.pool.queue.join_fair(conn.0, since_us, share, burst_us);
+    local_pool.pool.tell_waiting(since_us);
+    position
 }
 
 /// A client gets a server.
@@ -57,8 +59,8 @@ pub(crate) fn begin(
     now_us: u64,
 ) {
     let Some(by) = local_pool.pool.limits.fair else { return };
-    let burst_us = local_pool.pool.limits.queue_burst_us;
-    let turn = FairShare::begin(share_of(client, local_pool, registry, by), now_us, burst_us);
+    let is_alone = local_pool.pool.nobody_waits();
+    let turn = FairShare::begin(share_of(client, local_pool, registry, by), now_us, is_alone);
     if let Some(unended) = server.turn.replace(Box::new(turn)) {
         finish(*unended, local_pool, now_us);
     }
@@ -92,7 +94,7 @@ pub(crate) fn configured(core: &mut Core, pool_id: PoolId) {
         if let Conn::Client(client) = conn
             && client.pool == Some(pool_id)
         {
-            client.fair_share = None;
+            client.fair_shares.clear();
         }
     }
     let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
@@ -106,33 +108,36 @@ pub(crate) fn configured(core: &mut Core, pool_id: PoolId) {
     }
 }
 
-/// The share of the subject that a client belongs to now.
+/// The share of the subject that a client belongs to now, in this pool.
 fn share_of<'a>(
     client: &'a mut Client,
     local_pool: &LocalPool,
     registry: &Arc<dyn PoolRegistry>,
     by: QueueBy,
 ) -> &'a Arc<FairShare> {
-    let address;
-    let subject = match by {
-        QueueBy::User => &*client.login_user,
-        QueueBy::ApplicationName => client.parameters.text(APPLICATION_NAME).unwrap_or_default(),
-        QueueBy::ClientAddr => match client.peer {
-            Peer::Unix { .. } => LOCAL,
-            // Neither changes while it is connected.
-            Peer::Inet { .. } if client.fair_share.as_ref().is_some_and(|share| share.by() == by) => "",
-            Peer::Inet { remote, .. } => {
-                address = remote.ip().to_canonical().to_string();
-                &address
-            }
-        },
+    let pool = local_pool.pool.shared().fair();
+    let name = match by {
+        QueueBy::User => Some(&*client.login_user),
+        QueueBy::ApplicationName => Some(client.parameters.text(APPLICATION_NAME).unwrap_or_default()),
+        QueueBy::ClientAddr => None, // Does not change while it is connected.
     };
-    let is_known = |share: &Arc<FairShare>| {
-        share.by() == by && (share.subject() == subject || subject.is_empty() && by == QueueBy::ClientAddr)
-    };
-    let known = client.fair_share.take().filter(is_known);
-    client.fair_share.insert(known.unwrap_or_else(|| {
-        let weight = local_pool.database.queue_weights.of(subject);
-        registry.fair_share(&local_pool.database_name, by, subject, weight)
-    }))
+    let is_known =
+        |share: &Arc<FairShare>| share.by() == by && name.is_none_or(|name| share.subject() == name);
+    let known = client.fair_shares.iter().position(|share| share.is_of(pool) && is_known(share));
+    let place = known.unwrap_or_else(|| {
+        let subject = name.map_or_else(|| address(client.peer), str::to_owned);
+        let weight = local_pool.database.queue_weights.of(&subject);
+        let share = registry.fair_share(pool, by, &subject, weight);
+        client.fair_shares.retain(|other| !other.is_of(pool)); // Of another name that it had.
+        client.fair_shares.push(share);
+        client.fair_shares.len() - 1
+    });
+    &client.fair_shares[place]
+}
+
+fn address(peer: Peer) -> String {
+    match peer {
+        Peer::Unix { .. } => LOCAL.to_owned(),
+        Peer::Inet { remote, .. } => remote.ip().to_canonical().to_string(),
+    }
 }

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use auth::{Entropy, MockKey};
 use messages::{Report, ShardId, ShardMessage};
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairShare, FairShares, PoolRegistry, ProcessCounts, SharedPool,
+    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    SharedPool,
 };
 use settings::{Config, Files, QueueBy};
 use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source, Target};
@@ -88,8 +89,8 @@ impl PoolRegistry for OneShard {
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.counts.lock().unwrap().users.entry(name.to_owned()).or_default())
     }
-    fn fair_share(&self, database: &str, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
-        self.counts.lock().unwrap().fair_shares.share(database, by, subject, weight)
+    fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
+        self.counts.lock().unwrap().fair_shares.share(pool, by, subject, weight)
     }
     fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.counts.lock().unwrap().process)
