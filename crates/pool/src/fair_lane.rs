@@ -14,7 +14,7 @@ const FEW_GONE: usize = 64;
 /// A place in the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FairPlace {
-    subject: u64,
+    subject: u32,
     place: u64,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct FairPlace {
 #[derive(Debug, Default)]
 pub(crate) struct FairLane {
     /// Those that wait, by the numbers of their subjects.
-    subjects: BTreeMap<u64, Subject>,
+    subjects: BTreeMap<u32, Subject>,
     /// The same by what each had when it was looked at last; it may have had more since.
-    by_counted: BTreeSet<(u64, u64)>,
+    by_counted: BTreeSet<(u64, u32)>,
     /// All that wait, oldest first, and some that are gone.
     arrivals: VecDeque<FairPlace>,
     waiting: usize,
@@ -136,7 +136,7 @@ impl FairLane {
         self.subjects.get(&place.subject)?.lane.at(place.place)
     }
 
-    fn one_less(&mut self, number: u64) {
+    fn one_less(&mut self, number: u32) {
         self.waiting -= 1;
         if let Some(subject) = self.subjects.get(&number)
             && subject.lane.is_empty()

@@ -53,7 +53,7 @@ impl TypicalTime {
 /// What one subject has had.
 #[derive(Debug)]
 pub struct FairShare {
-    number: u64,
+    number: u32,
     by: QueueBy,
     subject: Box<str>,
     pool: Arc<FairPool>,
@@ -88,7 +88,7 @@ pub struct ShareUse {
 impl FairShare {
     /// The number that no other subject has.
     #[must_use]
-    pub fn number(&self) -> u64 {
+    pub fn number(&self) -> u32 {
         self.number
     }
 
@@ -204,7 +204,7 @@ impl FairTurn {
 pub struct FairShares {
     /// By the addresses of their pools, which are there as long as one of their shares is.
     subjects: BTreeMap<(usize, QueueBy, Box<str>), Arc<FairShare>>,
-    made: u64,
+    made: u32,
     forget_at: usize,
 }
 

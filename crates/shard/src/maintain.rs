@@ -174,11 +174,20 @@ impl ShardState {
         }
     }
 
-    /// A server that serves, or should have answered by now.
-    fn check_server(&mut self, conn: ConnId) {
+    #[cold]
+    fn turn_goes_on(&mut self, conn: ConnId) {
         let now_us = self.core.now.mono_us;
         if let Some(turn) = self.core.conns.server_mut(conn).and_then(|server| server.turn.as_mut()) {
             turn.goes_on(now_us);
+        }
+    }
+
+    /// A server that serves, or should have answered by now.
+    fn check_server(&mut self, conn: ConnId) {
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.conns.server(conn) else { return };
+        if server.turn.is_some() {
+            self.turn_goes_on(conn);
         }
         let Some(server) = self.core.conns.server(conn) else { return };
         let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };

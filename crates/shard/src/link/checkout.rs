@@ -370,7 +370,9 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
     while let Some(local_pool) = core.local_pools.get_mut(pool_id)
         && let Some(waiter) = local_pool.pool.queue.serve()
     {
-        local_pool.pool.note_left(core.now.mono_us);
+        let now_us = core.now.mono_us;
+        local_pool.pool.note_left(now_us);
+        let is_late = overload::is_late(local_pool, waiter.since_us, now_us);
         let client_conn = ConnId(waiter.client);
         if core.conns.find_internal_client(client_conn).is_some() {
             return internal_query::serve_internal_client(core, client_conn, server_conn);
@@ -381,10 +383,7 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
             }
             Some(client::Phase::AwaitingGreeting(_)) => greet::send_greeting(core, client_conn),
             Some(client::Phase::Waiting(_)) => {
-                if core.local_pools.get(pool_id).is_some_and(|local_pool| {
-                    overload::is_late(local_pool, waiter.since_us, core.now.mono_us)
-                }) && overload::refuse_late(core, client_conn)
-                {
+                if is_late && overload::refuse_late(core, client_conn) {
                     continue;
                 }
                 return serve(core, client_conn, server_conn, waiter.since_us);
@@ -408,11 +407,14 @@ fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u6
 
 /// The client waits for a server, since then: it is not read any further.
 pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
+    let now_us = core.now.mono_us;
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
     client.phase =
         client::Phase::Waiting(fair::join(client, local_pool, &core.pool_registry, conn, since_us));
-    local_pool.pool.queue.has_joined(core.now.mono_us);
+    if since_us != now_us {
+        local_pool.pool.queue.has_joined(now_us);
+    }
     client.wait_noted = false;
     client.request_us = since_us;
     backpressure::pause_client(core, conn);

@@ -35,6 +35,7 @@ pub(crate) fn join(
 }
 
 #[cold]
+#[inline(never)]
 fn join_share(
     client: &mut Client,
     local_pool: &mut LocalPool,
@@ -51,6 +52,7 @@ fn join_share(
 
 /// A client gets a server.
 #[cold]
+#[inline(never)]
 pub(crate) fn begin(
     client: &mut Client,
     server: &mut Server,
@@ -69,15 +71,17 @@ pub(crate) fn begin(
 /// A server leaves its client.
 #[inline(always)]
 pub(crate) fn end(server: &mut Server, local_pools: &mut LocalPools, now_us: u64) {
-    if let Some(turn) = server.turn.take() {
-        end_turn(*turn, server.pool, local_pools, now_us);
+    if server.turn.is_some() {
+        end_turn(server, local_pools, now_us);
     }
 }
 
 #[cold]
-fn end_turn(turn: FairTurn, pool_id: PoolId, local_pools: &mut LocalPools, now_us: u64) {
-    match local_pools.get_mut(pool_id) {
-        Some(local_pool) => finish(turn, local_pool, now_us),
+#[inline(never)]
+fn end_turn(server: &mut Server, local_pools: &mut LocalPools, now_us: u64) {
+    let Some(turn) = server.turn.take() else { return };
+    match local_pools.get_mut(server.pool) {
+        Some(local_pool) => finish(*turn, local_pool, now_us),
         None => turn.end(now_us),
     }
 }

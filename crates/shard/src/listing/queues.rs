@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::local_pools::local_pool::LocalPool;
 
 pub(crate) fn rows(core: &Core) -> Vec<QueueRow> {
-    let mut rows: BTreeMap<u64, QueueRow> = BTreeMap::new();
+    let mut rows: BTreeMap<u32, QueueRow> = BTreeMap::new();
     for conn in core.conns.values() {
         let Conn::Client(client) = conn else { continue };
         for share in &client.fair_shares {
