@@ -190,6 +190,17 @@ impl Client {
         }
     }
 
+    /// Goes on to another phase. Most own nothing, and are replaced without asking what they may own.
+    #[inline(always)]
+    pub(crate) fn go_on(&mut self, phase: Phase) {
+        match self.phase {
+            Phase::Idle | Phase::Linked(_) | Phase::Waiting(_) | Phase::Preparing(_) => {
+                std::mem::forget(std::mem::replace(&mut self.phase, phase));
+            }
+            _ => self.phase = phase,
+        }
+    }
+
     /// The pool whose server it waits for or has.
     #[inline(always)]
     pub(crate) fn served_by(&self) -> Option<PoolId> {

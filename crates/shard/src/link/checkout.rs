@@ -144,7 +144,7 @@ fn link_or_prepare(
     if !is_alike {
         return parameters::link_unlike(core, client_conn, server_conn);
     }
-    client.phase = client::Phase::Linked(server_conn);
+    client.go_on(client::Phase::Linked(server_conn));
     server.phase = server::Phase::Linked(client_conn);
     Some(server_conn)
 }
@@ -224,7 +224,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
         backpressure::resume_server(core, server_conn);
     }
     let Some(client) = core.client(client_conn) else { return };
-    client.phase = client::Phase::Idle;
+    client.go_on(client::Phase::Idle);
     if client.listening.is_some() {
         notify::flush_ready(core, client_conn);
     }
@@ -396,7 +396,7 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
 
 fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
     if let Some(client) = core.client(client_conn) {
-        client.phase = client::Phase::Idle;
+        client.go_on(client::Phase::Idle);
         client.request_us = since_us;
     }
     if let Some(server) = link_or_prepare(core, client_conn, server_conn, &[]) {
@@ -410,8 +410,8 @@ pub(crate) fn enqueue(core: &mut Core, conn: ConnId, since_us: u64) {
     let now_us = core.now.mono_us;
     let Some(client) = core.conns.client_mut(conn) else { return };
     let Some(local_pool) = core.local_pools.of_mut(client.served_by()) else { return };
-    client.phase =
-        client::Phase::Waiting(fair::join(client, local_pool, &core.pool_registry, conn, since_us));
+    let position = fair::join(client, local_pool, &core.pool_registry, conn, since_us);
+    client.go_on(client::Phase::Waiting(position));
     if since_us != now_us {
         local_pool.pool.queue.has_joined(now_us);
     }
