@@ -51,6 +51,6 @@ mod tests {
             other => empty(other),
         };
         let rows = shown(&Harness::with(1, "[databases]\napp =\n").show("SHOW QUEUES", &of_shard));
-        assert_eq!(rows, ["app|web||client_addr|10.0.0.1|3|4|2|40|7|900"]);
+        assert_eq!(rows, ["app|web|NULL|client_addr|10.0.0.1|3|4|2|40|7|900"]);
     }
 }
