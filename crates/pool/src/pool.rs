@@ -413,6 +413,13 @@ impl Pool {
     }
 }
 
+impl Drop for Pool {
+    /// What it has told of waiting clients is not true any more.
+    fn drop(&mut self) {
+        self.shared.change_waiting(self.told_waiting, 0);
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -628,5 +635,15 @@ pub(crate) mod tests {
         pool.paused = true;
         assert_eq!(pool.checkout(None, 0), None);
         assert!(pool.next_to_open(0, false).is_none());
+    }
+
+    #[test]
+    fn a_pool_that_is_gone_leaves_nobody_waiting() {
+        let shared = Arc::new(SharedPool::default());
+        let mut gone = Pool::new(limits(1), Arc::clone(&shared), Arc::default(), Arc::default());
+        gone.queue.join(7, 0);
+        assert_eq!((gone.tell_waiting(0), shared.waiting()), (1, 1));
+        drop(gone);
+        assert_eq!(shared.waiting(), 0);
     }
 }
