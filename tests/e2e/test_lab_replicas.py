@@ -18,6 +18,9 @@ class ClusterBench(Bench):
         super().__init__(cluster.primary, directory)
         # Every statement is logged otherwise.
         self.pg.query("alter role alice reset log_statement")
+        there = f"select count(*) from pg_database where datname = '{self.database}'"
+        for standby in cluster.standbys:
+            host.eventually(lambda: standby.value(there) == 1)
 
     def uri(self, user="alice", password=None):
         first, second = self.cluster.standbys

@@ -224,6 +224,13 @@ impl Pool {
         self.able_since_us = now_us;
     }
 
+    /// The pool runs a query of its own on a server, since then: who has come meanwhile does not wait for the load.
+    pub fn excuse_since(&mut self, query_us: u64, now_us: u64) {
+        if self.queue.standing_since_us().max(self.able_since_us) >= query_us {
+            self.able_since_us = now_us;
+        }
+    }
+
     /// A client has waited for more than `target_us` for the load's sake, and the queue has not been empty for `standing_us`.
     #[must_use]
     pub fn is_overloaded(&self, since_us: u64, target_us: u64, standing_us: u64, now_us: u64) -> bool {
@@ -625,6 +632,17 @@ pub(crate) mod tests {
         pool.queue.join(2, 5_050_000);
         pool.queue.has_joined(5_050_000);
         assert!(pool.is_overloaded(0, 50_000, 100_000, 5_100_001));
+    }
+
+    #[test]
+    fn a_query_of_the_pools_own_excuses_those_who_came_meanwhile_alone() {
+        let mut pool = pool(limits(1));
+        pool.queue.join(1, 10_000);
+        pool.excuse_since(20_000, 400_000);
+        assert!(pool.is_overloaded(10_000, 50_000, 100_000, 400_000), "it has waited before");
+        pool.excuse_since(10_000, 400_000);
+        assert!(!pool.is_overloaded(10_000, 50_000, 100_000, 450_000));
+        assert!(pool.is_overloaded(10_000, 50_000, 100_000, 500_001));
     }
 
     #[test]

@@ -188,6 +188,8 @@ impl ShardState {
         let Some(server) = self.core.conns.server(conn) else { return };
         if server.turn.is_some() {
             self.turn_goes_on(conn);
+        } else if matches!(server.phase, server::Phase::InternalQuery(_)) {
+            overload::excuse_waits(&mut self.core, conn);
         }
         let Some(server) = self.core.conns.server(conn) else { return };
         let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };

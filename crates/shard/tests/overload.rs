@@ -302,6 +302,25 @@ fn waits_for_a_server_that_refuses_are_not_the_loads() {
 }
 
 #[test]
+fn waits_for_a_query_of_weirs_own_are_not_the_loads() {
+    let mut world = World::new(
+        "default_pool_size = 1\nqueue_target = 0.05\nserver_check_query = select 9\nserver_check_delay = 0",
+    );
+    let client = world.client(&[]);
+    let server = world.server();
+    world.pass(10);
+    world.sent.clear();
+    ask(&mut world, client);
+    (0..3).for_each(|_| world.pass(400));
+    assert_eq!(world.tags(client), "");
+    world.now.mono_us += 120_000;
+    world.answer(server, Status::Idle); // The check.
+    assert_eq!(world.tags(client), "");
+    world.answer(server, Status::Idle);
+    assert_eq!(world.tags(client), "CZ");
+}
+
+#[test]
 fn the_limits_change_by_reload() {
     let (mut world, _, clients) = busy("queue_limit = 1", 3);
     ask(&mut world, clients[0]);

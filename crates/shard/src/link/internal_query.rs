@@ -19,7 +19,7 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, hand_over, listener, parameters, positions, relations, relay, sequences,
+    checkout, client_end, hand_over, listener, overload, parameters, positions, relations, relay, sequences,
     server_end, session_state, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
@@ -98,6 +98,8 @@ fn idle_server_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
 pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let Some(server) = core.server(conn) else { return };
     let Phase::InternalQuery(internal_query) = server.phase else { return };
+    overload::excuse_waits(core, conn);
+    let Some(server) = core.server(conn) else { return };
     let may_be_several = matches!(internal_query, InternalQuery::Statements(_) | InternalQuery::Restore(_));
     if may_be_several && server.protocol.is_busy() {
         return; // Each statement is a query.

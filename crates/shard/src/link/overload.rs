@@ -50,6 +50,17 @@ pub(crate) fn is_late(local_pool: &LocalPool, since_us: u64, now_us: u64) -> boo
     target_us > 0 && local_pool.pool.is_overloaded(since_us, target_us, STANDING_US, now_us)
 }
 
+/// A server of the pool runs a query of Weir's own, or has just answered it: clients that have come meanwhile have not waited for the load.
+#[inline]
+pub(crate) fn excuse_waits(core: &mut Core, server_conn: ConnId) {
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server(server_conn) else { return };
+    let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
+    if local_pool.pool.limits.queue_target_us > 0 {
+        local_pool.pool.excuse_since(server.query_us, now_us);
+    }
+}
+
 /// Refuses a client that has waited for too long; false if it is served all the same.
 #[cold]
 pub(crate) fn refuse_late(core: &mut Core, conn: ConnId) -> bool {
