@@ -30,12 +30,12 @@ pub use pools::{
 pub use statement::{PanelQuery, ParseError, Statement};
 pub use topology::{PatroniError, Switchover};
 pub use views::{
-    CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
-    ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure,
-    PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS,
-    QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS, SHARD_CLIENTS,
-    SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn,
-    TypedView, VIEWS, View, ViewColumn,
+    CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
+    ListColumn, ListItem, Measure, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES,
+    QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn,
+    SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn,
+    SocketColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn, WAITS, WaitColumn,
 };
 
 /// The database that is the console, and the name of its user and of its pool.

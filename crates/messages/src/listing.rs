@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settings::PoolMode;
 use telemetry::queries::{QueryFingerprint, QueryStats};
-use telemetry::{Counters, Histograms, SqlstateCounts};
+use telemetry::{Counters, Histograms, SqlstateCounts, Waits};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
 pub const SLICE_ROWS: usize = 500;
@@ -88,6 +88,10 @@ pub struct SocketRow {
     pub request_time_us: u64,
     /// How long it has been waiting, in microseconds; 0 if it is not.
     pub wait_us: u64,
+    /// How long a client's login took, in microseconds.
+    pub login_us: u64,
+    /// What a client has waited for; None where that is not tracked.
+    pub waits: Option<Waits>,
     /// It will be closed as soon as it is free.
     pub close_needed: bool,
     /// PgBouncer's word: none, logical or physical.

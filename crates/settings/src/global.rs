@@ -199,6 +199,9 @@ live {
         "Logs disconnections with their reasons.";
     log_pooler_errors: bool, Boolean, "1", Reload,
         "Logs the error messages that the pooler itself sends to clients.";
+    log_slow_queries: Duration, Seconds, "0", Reload,
+        "Logs each request that took so long or longer, its waits included, with what its client waited for and its kind (its text without values); also turns track_queries on. 0 is never.",
+        own;
     log_stats: bool, Boolean, "1", Reload,
         "Logs a line of aggregated statistics every stats_period.";
     logfile: Option<String>, Text, "", Reload,

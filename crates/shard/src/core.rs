@@ -19,7 +19,7 @@ use crate::effects::{Effect, Effects, TlsRequest};
 use crate::error_counts::ErrorCounts;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::outbox::Outbox;
-use crate::queries::QueryTracking;
+use crate::queries::{self, QueryTracking};
 use crate::query_cache::QueryCaches;
 use crate::server::Server;
 use crate::takeover::ExportState;
@@ -87,7 +87,7 @@ impl Core {
             administration: Administration::default(),
             statistics: Statistics {
                 errors: ErrorCounts::default(),
-                tracking: config.global.track_queries.then(Box::default),
+                tracking: queries::tracks(&config).then(Box::default),
                 listener_losses: 0,
             },
             // At the start of a process the caller has checked these settings and reported any error.

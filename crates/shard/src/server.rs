@@ -125,6 +125,8 @@ pub(crate) struct Server {
     pub(crate) unasked_bytes: u32,
     /// Asked not to be read, because its client reads slowly.
     pub(crate) paused: bool,
+    /// Since when it is not read for that.
+    pub(crate) reader_since_us: Option<u64>,
     /// More output is queued for it than the driver accepts.
     pub(crate) send_buffer_full: bool,
     /// Cancel requests on their way to its backend.

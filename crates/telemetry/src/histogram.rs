@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Waits;
+
 /// Buckets of an octave, as a power of two.
 const SUB_BUCKET_BITS: u32 = 2;
 
@@ -157,7 +159,7 @@ impl FromStr for Histogram {
     }
 }
 
-/// The histograms of a pool.
+/// The durations of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histograms {
     /// How long clients waited for a server, also those that had not to; as often as `server_assignment_count` says.
@@ -166,6 +168,8 @@ pub struct Histograms {
     pub transaction: Histogram,
     /// Queries, as often as `query_count` says. Those that were answered in one go share their time evenly.
     pub query: Histogram,
+    /// What clients have waited for.
+    pub waits: Waits,
 }
 
 impl Histograms {
@@ -174,6 +178,7 @@ impl Histograms {
         self.wait.merge(&other.wait);
         self.transaction.merge(&other.transaction);
         self.query.merge(&other.query);
+        self.waits.merge(&other.waits);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counters, histograms and log records.
 //!
-//! Owns the table of counters ([`counters`]), durations in buckets ([`histogram`]), errors by code ([`errors`]), kinds of queries ([`queries`]), the log
+//! Owns the table of counters ([`counters`]), durations in buckets ([`histogram`]), errors by code ([`errors`]), kinds of queries ([`queries`]), what is waited for ([`waits`]), the log
 //! record with its levels ([`record`]) and the shape of PgBouncer's log line. Does no I/O.
 #![forbid(unsafe_code)]
 
@@ -9,8 +9,10 @@ pub mod errors;
 pub mod histogram;
 pub mod queries;
 pub mod record;
+pub mod waits;
 
 pub use counters::{COUNTERS, Counter, Counters};
 pub use errors::SqlstateCounts;
 pub use histogram::{Histogram, Histograms, Percentiles};
 pub use record::{Level, LineFormatter, Record, printable};
+pub use waits::{Wait, Waits};

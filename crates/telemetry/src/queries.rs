@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Histogram;
+use crate::{Histogram, Waits};
 
 /// Number of query fingerprints kept; a further one evicts the least recently used.
 pub const MAX_QUERIES: usize = 1_000;
@@ -34,14 +34,17 @@ pub struct QueryStats {
     pub max_us: u64,
     /// The times of single runs.
     pub times: Histogram,
+    /// What its clients waited for before it, and its answers on their way.
+    pub waits: Waits,
     /// When the first run was counted, in microseconds since 1970; None before it.
     pub since_us: Option<u64>,
 }
 
 impl QueryStats {
     /// One more run.
-    pub fn count(&mut self, took_us: u64, failed: bool, now_us: u64) {
+    pub fn count(&mut self, took_us: u64, failed: bool, waits: &Waits, now_us: u64) {
         self.calls += 1;
+        self.waits.merge(waits);
         self.errors += u64::from(failed);
         self.total_us += took_us;
         self.max_us = self.max_us.max(took_us);
@@ -62,6 +65,7 @@ impl QueryStats {
         self.total_us += other.total_us;
         self.max_us = self.max_us.max(other.max_us);
         self.times.merge(&other.times);
+        self.waits.merge(&other.waits);
         self.since_us = match (self.since_us, other.since_us) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -93,6 +97,7 @@ impl Queries {
         shape: &Arc<QueryFingerprint>,
         took_us: u64,
         failed: bool,
+        waits: &Waits,
         now_us: u64,
     ) {
         self.uses += 1;
@@ -105,7 +110,7 @@ impl Queries {
             figures: QueryStats::default(),
             used: self.uses,
         });
-        kind.figures.count(took_us, failed, now_us);
+        kind.figures.count(took_us, failed, waits, now_us);
         self.by_use.remove(&kind.used);
         kind.used = self.uses;
         self.by_use.insert(kind.used, key);
@@ -132,6 +137,7 @@ impl Queries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Wait;
 
     fn shape(number: u64) -> Arc<QueryFingerprint> {
         Arc::new(QueryFingerprint { number, text: format!("select {number}"), parameterized: None })
@@ -140,14 +146,17 @@ mod tests {
     #[test]
     fn the_ones_used_last_are_kept() {
         let (mut queries, database) = (Queries::default(), Arc::from("d"));
+        let mut waits = Waits::default();
+        waits.add(Wait::Queue, 5);
         for number in 0..3 * MAX_QUERIES as u64 {
-            queries.count(&database, &shape(number), 10, false, 1);
-            queries.count(&database, &shape(7), 20, number % 2 == 0, 1);
+            queries.count(&database, &shape(number), 10, false, &Waits::default(), 1);
+            queries.count(&database, &shape(7), 20, number % 2 == 0, &waits, 1);
         }
         assert_eq!((queries.kinds.len(), queries.by_use.len()), (MAX_QUERIES, MAX_QUERIES));
         let (_, found, figures) =
             queries.iter().find(|(_, shape, _)| shape.number == 7).expect("the used one");
         assert_eq!(found.text, "select 7");
+        assert_eq!(figures.waits.us(Wait::Queue), 15 * MAX_QUERIES as u64);
         assert_eq!((figures.calls, figures.errors), (3 * MAX_QUERIES as u64 + 1, 3 * MAX_QUERIES as u64 / 2));
         assert!(
             queries.iter().all(|(_, shape, _)| shape.number == 7 || shape.number > 2 * MAX_QUERIES as u64)
@@ -158,7 +167,7 @@ mod tests {
     fn databases_are_counted_apart_and_shards_added_up() {
         let mut queries = Queries::default();
         for name in ["a", "b", "b"] {
-            queries.count(&Arc::from(name), &shape(1), 100, false, 7);
+            queries.count(&Arc::from(name), &shape(1), 100, false, &Waits::default(), 7);
         }
         let calls: Vec<_> =
             queries.iter().map(|(database, _, figures)| (&**database, figures.calls)).collect();
@@ -174,7 +183,7 @@ mod tests {
     #[test]
     fn a_percentile_is_no_larger_than_the_longest_run() {
         let mut figures = QueryStats::default();
-        figures.count(700, false, 1);
+        figures.count(700, false, &Waits::default(), 1);
         assert_eq!([500, 950, 1_000].map(|per_mille| figures.quantile_us(per_mille)), [Some(700); 3]);
     }
 }

@@ -1671,6 +1671,8 @@ export interface components {
         QueryView: {
             /** Format: int64 */
             calls: number;
+            /** Format: double */
+            connect_seconds: number;
             database: string;
             /** Format: int64 */
             errors: number;
@@ -1681,6 +1683,16 @@ export interface components {
             mean_seconds: number;
             /** Format: double */
             p95_seconds: number;
+            /**
+             * Format: double
+             * @description What its clients waited for beside it, in all: server connections that others had, new ones, their settings on these, and themselves, while they
+             *     did not read its answers.
+             */
+            queue_seconds: number;
+            /** Format: double */
+            reader_seconds: number;
+            /** Format: double */
+            settings_seconds: number;
             /**
              * Format: double
              * @description Of the time of all queries of its database, between 0 and 1.

@@ -116,6 +116,10 @@ columns! {
         MeanUs: int "mean_us",
         P95Us: int "p95_us",
         MaxUs: int "max_us",
+        QueueUs: numeric "queue_us",
+        ConnectUs: numeric "connect_us",
+        SettingsUs: numeric "settings_us",
+        ReaderUs: numeric "reader_us",
         Since: text "since",
         Query: text "query",
     }
@@ -283,6 +287,37 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW WAITS.
+    WaitColumn {
+        Database: text "database",
+        User: text "user",
+        Wait: text "wait",
+        Count: numeric "count",
+        TimeUs: numeric "time_us",
+        AvgUs: int "avg_us",
+    }
+}
+
+columns! {
+    /// The columns of SHOW CLIENT_WAITS.
+    ClientWaitColumn {
+        Database: text "database",
+        User: text "user",
+        ClientId: int "client_id",
+        Addr: text "addr",
+        Port: int "port",
+        ApplicationName: text "application_name",
+        State: text "state",
+        WaitUs: int "wait_us",
+        LoginUs: int "login_us",
+        QueueUs: numeric "queue_us",
+        ConnectUs: numeric "connect_us",
+        SettingsUs: numeric "settings_us",
+        ReaderUs: numeric "reader_us",
+    }
+}
+
+columns! {
     /// The columns of SHOW CLUSTERS.
     ClusterColumn {
         Database: text "database",
@@ -392,6 +427,12 @@ pub const HOSTS: TypedView<HostColumn> = TypedView::new("HOSTS");
 
 /// SHOW CACHE.
 pub const CACHE: TypedView<CacheColumn> = TypedView::new("CACHE");
+
+/// SHOW WAITS.
+pub const WAITS: TypedView<WaitColumn> = TypedView::new("WAITS");
+
+/// SHOW CLIENT_WAITS.
+pub const CLIENT_WAITS: TypedView<ClientWaitColumn> = TypedView::new("CLIENT_WAITS");
 
 /// SHOW QUEUES.
 pub const QUEUES: TypedView<QueueColumn> = TypedView::new("QUEUES");

@@ -4,7 +4,7 @@ use messages::{
     CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, QueueRow,
     ShardRow, SocketRow, Subject, UserRow,
 };
-use telemetry::Counters;
+use telemetry::{Counters, Wait, Waits};
 
 /// The example row of each subject.
 pub(super) fn of_shards(subject: Subject) -> Listing {
@@ -94,6 +94,8 @@ fn sockets(subject: Subject) -> Listing {
         connect_time_us: 951_782_400_000_000,
         request_time_us: 951_782_401_000_000,
         wait_us: 1_000_002,
+        login_us: 900,
+        waits: Some(waits([(Wait::Queue, 100), (Wait::Connect, 200), (Wait::Reader, 300)])),
         link: 16,
         is_server: subject == Subject::Servers,
         ..SocketRow::default()
@@ -130,11 +132,18 @@ fn peer_pools() -> Listing {
 fn histograms() -> Listing {
     let mut histograms = Box::new(telemetry::Histograms::default());
     (0..120).for_each(|_| histograms.query.add(5));
+    histograms.waits = waits([(Wait::Login, 70), (Wait::Queue, 40), (Wait::Queue, 43)]);
     Listing::Histograms(vec![messages::HistogramRow {
         database: "app".into(),
         user: "ann".into(),
         histograms,
     }])
+}
+
+fn waits<const N: usize>(of: [(Wait, u64); N]) -> Waits {
+    let mut waits = Waits::default();
+    of.into_iter().for_each(|(wait, us)| waits.add(wait, us));
+    waits
 }
 
 fn queries() -> Listing {
@@ -143,8 +152,9 @@ fn queries() -> Listing {
         text: "select ?".into(),
         parameterized: Some("select $1".into()),
     };
+    let waits = waits([(Wait::Settings, 3)]);
     let mut figures = telemetry::queries::QueryStats::default();
-    [5, 7].into_iter().for_each(|us| figures.count(us, us == 7, 1_000_000));
+    [5, 7].into_iter().for_each(|us| figures.count(us, us == 7, &waits, 1_000_000));
     Listing::Queries(vec![messages::QueryRow {
         database: "app".into(),
         shape: std::sync::Arc::new(shape),

@@ -21,6 +21,7 @@ mod queues;
 mod sockets;
 mod stats;
 mod users;
+mod waits;
 
 use messages::{Cell, Column, ColumnType, Role, Subject};
 use settings::{Compat, Config};
@@ -32,11 +33,12 @@ use crate::statistics::Statistics;
 use crate::topology::Topologies;
 
 pub use columns::{
-    CACHE, CLUSTERS, CONFIG, CacheColumn, ClusterColumn, ConfigColumn, DATABASES, DatabaseColumn, ERRORS,
-    ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOLS,
-    PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QueryColumn,
-    QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS,
-    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, TotalsColumn, TypedView, ViewColumn,
+    CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
+    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
+    QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS,
+    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
+    TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -141,6 +143,8 @@ pub static VIEWS: &[View] = &[
     streamed("CLIENTS", &sockets::COLUMNS, &[Subject::Clients], sockets::plain),
     typed(CACHE, &[Subject::Caches], caches::rows)
         .own("entries with a query cache: whether its answers can be used, how fresh they are, and what became of requests"),
+    typed(CLIENT_WAITS, &[Subject::Clients], waits::of_clients)
+        .own("clients that have waited, the longest first: for how long and what for (track_queries)"),
     typed(CLUSTERS, &[Subject::Clusters], clusters::entries).own(
         "entries whose reads go to standbys: primary, usable standbys, and what to do if one is missing",
     ),
@@ -196,6 +200,8 @@ pub static VIEWS: &[View] = &[
     whole("USERS", users::COLUMNS, &[Subject::Users], users::rows),
     whole("VERSION", fixed::VERSION, &[], fixed::version)
         .different("begins with PgBouncer's version and names Weir after it"),
+    typed(WAITS, &[Subject::Pools, Subject::Histograms], waits::of_pools)
+        .own("what clients of each pool waited for, and how long transactions were in queries and between them"),
 ];
 
 /// What LISTS counts.
@@ -409,7 +415,7 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         let queries = shown(&harness.show("SHOW QUERIES", &of_shards));
-        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|7|1970-01-01 00:00:01 UTC|select ?"]);
+        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|7|0|0|6|0|1970-01-01 00:00:01 UTC|select ?"]);
         let rows = shown(&harness.show("SHOW QUERY_HISTOGRAMS", &of_shards));
         assert_eq!(rows, ["app|00000000000000ab|1|12|7|5:1 7:1"]);
         let rows = shown(&harness.show("SHOW QUERY_TEXTS", &of_shards));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::record::date_time;
 
+use super::waits::MEASURED;
 use super::{ViewContext, text_or_null};
 
 /// A row for each fingerprint, in the order of databases and fingerprints.
@@ -46,7 +47,7 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     queries.sort_by_key(|(_, (_, figures))| std::cmp::Reverse(figures.total_us));
     let row =
         |((database, number), (shape, figures)): (&(String, u64), &(Arc<QueryFingerprint>, QueryStats))| {
-            vec![
+            let mut row = vec![
                 database.as_str().into(),
                 format!("{number:016x}").into(),
                 Cell::Sum(figures.calls),
@@ -55,9 +56,13 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
                 figures.total_us.checked_div(figures.calls).map_or(Cell::Null, Cell::from),
                 figures.quantile_us(950).map_or(Cell::Null, Cell::from),
                 figures.max_us.into(),
+            ];
+            row.extend(MEASURED.map(|wait| Cell::Sum(figures.waits.us(wait))));
+            row.extend([
                 text_or_null(figures.since_us.map(|us| format!("{} UTC", date_time(us)))),
                 shape.text.as_str().into(),
-            ]
+            ]);
+            row
         };
     queries.into_iter().map(row).collect()
 }

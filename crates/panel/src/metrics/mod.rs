@@ -13,6 +13,7 @@ mod pins;
 mod process;
 mod queues;
 mod statistics;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use control::{
     CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
     HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QueueColumn,
-    SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+    SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS, WaitColumn,
 };
 use settings::Config;
 
@@ -56,6 +57,7 @@ pub(crate) struct MetricTables {
     hosts: ViewTable<HostColumn>,
     caches: ViewTable<CacheColumn>,
     queues: ViewTable<QueueColumn>,
+    waits: ViewTable<WaitColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -98,6 +100,7 @@ impl MetricsSource {
             hosts,
             caches,
             queues,
+            waits,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -111,6 +114,7 @@ impl MetricsSource {
             control_client.show(HOSTS),
             control_client.show(CACHE),
             control_client.show(QUEUES),
+            control_client.show(WAITS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -127,6 +131,7 @@ impl MetricsSource {
             hosts,
             caches,
             queues,
+            waits,
             clients,
             process,
             alerts,
@@ -157,6 +162,7 @@ impl MetricTables {
         hosts::write(page, &self.hosts);
         caches::write(page, &self.caches);
         queues::write(page, &self.queues);
+        waits::write(page, &self.waits);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

@@ -62,6 +62,12 @@ pub(crate) struct QueryView {
     mean_seconds: f64,
     p95_seconds: f64,
     max_seconds: f64,
+    /// What its clients waited for beside it, in all: server connections that others had, new ones, their settings on these, and themselves, while they
+    /// did not read its answers.
+    queue_seconds: f64,
+    connect_seconds: f64,
+    settings_seconds: f64,
+    reader_seconds: f64,
     errors: u64,
     /// Of the time of all queries of its database, between 0 and 1.
     share: f64,
@@ -176,6 +182,10 @@ pub(crate) fn query(row: ViewRow<'_, QueryColumn>) -> QueryView {
         mean_seconds: seconds(QueryColumn::MeanUs),
         p95_seconds: seconds(QueryColumn::P95Us),
         max_seconds: seconds(QueryColumn::MaxUs),
+        queue_seconds: seconds(QueryColumn::QueueUs),
+        connect_seconds: seconds(QueryColumn::ConnectUs),
+        settings_seconds: seconds(QueryColumn::SettingsUs),
+        reader_seconds: seconds(QueryColumn::ReaderUs),
         errors: row.number(QueryColumn::Errors),
         share: 0.0,
         since: rfc3339(row.text(QueryColumn::Since)),

@@ -97,6 +97,8 @@ pub(crate) struct Client {
     pub(crate) recording: Option<Box<Recording>>,
     /// What its login has sent so far; nothing once that is over.
     pub(crate) login_bytes: u32,
+    /// How long it has waited for the end of its login.
+    pub(crate) login_us: u32,
     /// Asked not to be read, because its reader is slow or it waits.
     pub(crate) paused: bool,
     /// More output is queued for it than the driver accepts.
@@ -175,6 +177,7 @@ impl Client {
             counted: Counted::default(),
             recording: None,
             login_bytes: 0,
+            login_us: 0,
             greeting_due: false,
             paused: false,
             send_buffer_full: false,

@@ -21,7 +21,7 @@ use crate::pools::standbys;
 use crate::servers::hosts;
 use crate::state::ShardState;
 use crate::transfer::export;
-use crate::{ConnId, cancel, client, pending, pools, suspension};
+use crate::{ConnId, cancel, client, pending, pools, queries, suspension};
 
 impl ShardState {
     pub(crate) fn command(&mut self, command: Command) {
@@ -289,7 +289,7 @@ impl ShardState {
 
     /// The setting may have changed: what was counted is kept as long as it is on.
     pub(crate) fn track_as_configured(&mut self) {
-        match (self.core.config.global.track_queries, &self.core.statistics.tracking) {
+        match (queries::tracks(&self.core.config), &self.core.statistics.tracking) {
             (true, None) => self.core.statistics.tracking = Some(Box::default()),
             (false, Some(_)) => {
                 self.core.statistics.tracking = None;

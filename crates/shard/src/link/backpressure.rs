@@ -6,7 +6,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, client_end, notify, server_end};
+use crate::link::{checkout, client_end, notify, server_end, waits};
 use crate::{Action, ConnId, client};
 
 /// Too much is queued for a connection: pause its source, and for a client also its own requests.
@@ -22,6 +22,7 @@ pub(crate) fn send_buffer_full(core: &mut Core, conn: ConnId) {
             }
             if let Some(server) = server {
                 pause_server(core, server);
+                waits::reader_is_slow(core, server);
             }
         }
         Some(Conn::Server(server)) => {
@@ -119,6 +120,7 @@ pub(crate) fn resume_server(core: &mut Core, conn: ConnId) {
     {
         server.paused = false;
         core.act(Action::Resume { conn });
+        waits::reader_goes_on(core, conn);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
     opening, overload, parameters, pins, positions, relations, relay, routing, sequences, server_end,
-    session_state, shuffle, sql_statements,
+    session_state, shuffle, sql_statements, waits,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -175,8 +175,10 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     client.phase = client::Phase::Linked(server_conn);
     server.phase = server::Phase::Linked(client_conn);
-    (client.request_us, server.query_us) = (now_us, now_us);
+    let since_us = std::mem::replace(&mut client.request_us, now_us);
+    server.query_us = now_us;
     server.protocol.collect_notifications(false);
+    waits::for_settings(core, client_conn, server_conn, since_us);
     session_state::deliver_notifications(core, server_conn, client_conn);
     let Some(client) = core.client(client_conn) else { return };
     if client.greeting_due && !login_server::greet(core, client_conn, server_conn) {
@@ -395,6 +397,7 @@ fn serve_oldest(core: &mut Core, pool_id: PoolId, server_conn: ConnId) {
 }
 
 fn serve(core: &mut Core, client_conn: ConnId, server_conn: ConnId, since_us: u64) {
+    waits::for_server(core, client_conn, server_conn, since_us);
     if let Some(client) = core.client(client_conn) {
         client.go_on(client::Phase::Idle);
         client.request_us = since_us;

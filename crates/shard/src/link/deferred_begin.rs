@@ -77,7 +77,7 @@ pub(crate) fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     let statements = client.request.statements.as_deref();
     tracking.heard(&mut client.query_tracker, statements, &core.registry, bytes, true);
     if let Some(query_tracker) = &mut client.query_tracker {
-        tracking.answered(query_tracker, &local_pool.database_name, 1, 0, true, now_us);
+        tracking.answered(query_tracker, &local_pool.database_name, 1, 0, true, None, now_us);
     }
 }
 

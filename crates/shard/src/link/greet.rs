@@ -7,7 +7,7 @@ use session::ServerInfo;
 use crate::client::Phase;
 use crate::core::Core;
 use crate::greeting::{ClientGreeting, PoolerInfo};
-use crate::link::first_message;
+use crate::link::{first_message, waits};
 use crate::local_pools::table::PoolId;
 use crate::{Action, ConnId};
 
@@ -42,6 +42,7 @@ pub(crate) fn send_greeting(core: &mut Core, conn: ConnId) {
         let key = &client.cancel_key;
         core.outbox.write(conn, |out| greeting.write(out, key, &pooler));
         core.act(Action::LoginComplete { conn });
+        waits::for_login(core, conn);
     }
     if core.client(conn).is_some_and(|client| !client.request.held.is_empty()) {
         first_message::idle_client_received_held(core, conn);
@@ -57,4 +58,5 @@ pub(crate) fn send_own_greeting(core: &mut Core, conn: ConnId, own: &ServerInfo)
     let key = &client.cancel_key;
     core.outbox.write(conn, |out| greeting.write(out, key, &pooler));
     core.act(Action::LoginComplete { conn });
+    waits::for_login(core, conn);
 }

@@ -36,3 +36,4 @@ mod shuffle;
 pub(crate) mod sql_statements;
 pub(crate) mod standbys;
 pub(crate) mod startup_values;
+pub(crate) mod waits;

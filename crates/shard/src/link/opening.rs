@@ -149,6 +149,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         was_asked: false,
         unasked_bytes: 0,
         paused: false,
+        reader_since_us: None,
         send_buffer_full: false,
         cancels: 0,
         used_by: UsedBy::Nothing,

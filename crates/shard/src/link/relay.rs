@@ -4,6 +4,7 @@
 //! `backpressure`'s.
 
 use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome, ServerFault};
+use telemetry::Level;
 use wire::sqlstate;
 
 use crate::ConnId;
@@ -18,6 +19,7 @@ use crate::link::{
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
 use crate::server::Server;
+use crate::time::micros;
 
 /// A client that cannot be served yet may leave this much with us; then it is not read any more.
 const HELD_WHILE_LOGGING_IN: usize = 64 * 1024;
@@ -435,15 +437,17 @@ fn count_server_errors(core: &mut Core, server_conn: ConnId) {
 
 /// ReadyForQuery went to a client.
 #[cold]
-fn track_answered(core: &mut Core, server: ConnId, client: ConnId, outcome: ReplyOutcome, took_us: u64) {
-    let now_us = core.now.wall_us;
+fn track_answered(core: &mut Core, server: ConnId, client_conn: ConnId, outcome: ReplyOutcome, took_us: u64) {
+    let (now_us, least_us) = (core.now.wall_us, micros(core.config.global.log_slow_queries));
     let Some(tracking) = &mut core.statistics.tracking else { return };
-    let Some((client, server)) = core.conns.linked(client, server) else { return };
-    if let (Some(query_tracker), Some(local_pool)) =
-        (&mut client.query_tracker, core.local_pools.get(server.pool))
-    {
-        let is_all = !server.protocol.is_busy();
-        tracking.answered(query_tracker, &local_pool.database_name, outcome.ready, took_us, is_all, now_us);
+    let Some((client, server)) = core.conns.linked(client_conn, server) else { return };
+    let local_pool = core.local_pools.get(server.pool);
+    let (Some(query_tracker), Some(local_pool)) = (&mut client.query_tracker, local_pool) else { return };
+    let (is_all, slow_us) = (!server.protocol.is_busy(), (least_us > 0).then_some(least_us));
+    let database = &local_pool.database_name;
+    let slow = tracking.answered(query_tracker, database, outcome.ready, took_us, is_all, slow_us, now_us);
+    for line in slow {
+        core.log_client(client_conn, Level::Log, &line);
     }
 }
 

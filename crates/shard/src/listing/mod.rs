@@ -273,6 +273,8 @@ pub(crate) fn client_row(core: &Core, client: &Client) -> SocketRow {
         connect_time_us: client.since_wall_us,
         request_time_us: wall(core, client.request_us),
         wait_us,
+        login_us: client.login_us.into(),
+        waits: client.query_tracker.as_ref().map(|query_tracker| *query_tracker.waits()),
         close_needed: false,
         replication: client
             .dedicated_request
@@ -322,6 +324,8 @@ fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
         connect_time_us: server.since_wall_us,
         request_time_us: wall(core, server.request_us),
         wait_us: 0,
+        login_us: 0,
+        waits: None,
         close_needed: server.close_when_free.is_set(),
         replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
         pinned: pinned::pinned_server(core, server),

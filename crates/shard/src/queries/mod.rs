@@ -1,19 +1,27 @@
-//! Statistics of queries by fingerprint (`track_queries`), beside the path that queries take.
+//! Statistics of queries by fingerprint (`track_queries`) and a log of slow ones (`log_slow_queries`), beside the path that queries take.
 //!
 //! Owns which clients are tracked and when their requests have been answered. Nothing of it exists while the setting is
 //! off; a client is tracked from the first request on that begins while it is on. Never changes what is passed on.
 
 mod shapes;
+mod slow;
 mod tracker;
 
 use std::sync::Arc;
 
 use messages::QueryRow;
 use session::ClientStatements;
+use settings::Config;
 use shapes::Shapes;
+use telemetry::Waits;
 use telemetry::queries::{Queries, QueryFingerprint, QueryStats};
 
 pub(crate) use tracker::QueryTracker;
+
+/// Whether queries are tracked: for their statistics, or because slow ones are logged.
+pub(crate) fn tracks(config: &Config) -> bool {
+    config.global.track_queries || !config.global.log_slow_queries.is_zero()
+}
 
 /// What is known of queries while they are tracked.
 #[derive(Default)]
@@ -41,7 +49,7 @@ impl QueryTracking {
         query_tracker.hear(bytes, &mut self.shapes, &prepared);
     }
 
-    /// Requests have been answered, which took `took_us` together. `is_all`: nothing more is owed.
+    /// Requests have been answered, which took `took_us` together. `is_all`: nothing more is owed. Those that took `slow_us` or more are to be logged.
     pub(crate) fn answered(
         &mut self,
         query_tracker: &mut QueryTracker,
@@ -49,20 +57,25 @@ impl QueryTracking {
         count: u32,
         took_us: u64,
         is_all: bool,
+        slow_us: Option<u64>,
         now_us: u64,
-    ) {
-        let Some(share_us) = took_us.checked_div(u64::from(count)) else { return };
+    ) -> Vec<String> {
+        let mut slow = Vec::new();
+        let Some(share_us) = took_us.checked_div(u64::from(count)) else { return slow };
         for _ in 0..count {
             let Some(request) = query_tracker.answered() else { break };
             let statement_us = share_us / (request.shapes.len() as u64).max(1);
             for (index, shape) in request.shapes.iter().enumerate() {
                 let failed = index == 0 && request.failed;
-                self.queries.count(database, shape, statement_us, failed, now_us);
+                let waits = if index == 0 { request.waits } else { Waits::default() };
+                self.queries.count(database, shape, statement_us, failed, &waits, now_us);
             }
+            slow.extend(slow_us.and_then(|least_us| slow::line(&request, share_us, least_us)));
         }
         if is_all {
             query_tracker.rest();
         }
+        slow
     }
 
     /// Counting begins anew but for databases whose figures are kept.

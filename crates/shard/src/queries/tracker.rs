@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use telemetry::queries::QueryFingerprint;
+use telemetry::{Wait, Waits};
 use wire::frame::Splitter;
 use wire::frontend;
 use wire::frontend::Found;
@@ -34,6 +35,8 @@ const ASKED: usize = 16 * 1024;
 pub(crate) struct Request {
     pub(crate) shapes: Vec<Arc<QueryFingerprint>>,
     pub(crate) failed: bool,
+    /// What its client waited for until it was answered.
+    pub(crate) waits: Waits,
 }
 
 /// One client's requests.
@@ -50,6 +53,9 @@ pub(crate) struct QueryTracker {
     run: Vec<Arc<QueryFingerprint>>,
     /// Not answered yet, oldest first.
     asked: VecDeque<Request>,
+    /// What the client has waited for in all, and since the last answer.
+    waits: Waits,
+    waits_of_request: Waits,
 }
 
 /// The Parse of a statement that was prepared before it was watched, from its text on.
@@ -134,13 +140,25 @@ impl QueryTracker {
     fn request_ends(&mut self) {
         let shapes = std::mem::take(&mut self.run);
         if self.asked.len() < ASKED {
-            self.asked.push_back(Request { shapes, failed: false });
+            self.asked.push_back(Request { shapes, failed: false, waits: Waits::default() });
         }
     }
 
-    /// The oldest request has been answered.
+    /// The client has waited, for a request that has not been answered.
+    pub(crate) fn waited(&mut self, wait: Wait, us: u64) {
+        self.waits.add(wait, us);
+        self.waits_of_request.add(wait, us);
+    }
+
+    /// What the client has waited for in all.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// The oldest request has been answered: what was waited for is its own.
     pub(super) fn answered(&mut self) -> Option<Request> {
-        self.asked.pop_front()
+        let waits = std::mem::take(&mut self.waits_of_request);
+        self.asked.pop_front().map(|request| Request { waits, ..request })
     }
 
     /// The request behind so many others ended in an error.

@@ -356,9 +356,8 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     local_pool.keeps_sequences |= fields.number(field::KEEPS_SEQUENCES).unwrap_or_default() != 0;
     import_session(&mut protocol, local_pool.pool.limits.follows_sessions, fields);
     let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
-    let is_session = local_pool.pool.limits.mode == PoolMode::Session;
-    let mode_differs =
-        fields.number(field::SESSION_MODE).is_some_and(|session| session != u64::from(is_session));
+    let is_session = u64::from(local_pool.pool.limits.mode == PoolMode::Session);
+    let mode_differs = fields.number(field::SESSION_MODE).is_some_and(|session| session != is_session);
     let must_close = !is_same || mode_differs || fields.number(field::CLOSE) != Some(0);
     if !must_close {
         import_cluster(local_pool, fields);
@@ -388,6 +387,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         was_asked: false,
         unasked_bytes: 0,
         paused: false,
+        reader_since_us: None,
         send_buffer_full: false,
         cancels: 0,
         used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
