@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import psycopg
 import pytest
 
 import certificates
@@ -71,7 +72,7 @@ class Collector:
     """The Collector's receiver on a port; what it gets is kept."""
 
     def __init__(self, program, port=None, certificate=None):
-        self.port, self.batches = port or host.free_port(), []
+        self.port, self.batches, self.spans = port or host.free_port(), [], []
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
         files = [certificate.cert, certificate.key] if certificate else []
         command = [*map(str, program), f"127.0.0.1:{self.port}", *map(str, files)]
@@ -81,8 +82,11 @@ class Collector:
         self.reader.start()
 
     def read(self):
-        for line in self.process.stdout:
-            self.batches.append(Batch(json.loads(line)))
+        for line in map(json.loads, self.process.stdout):
+            if "resourceSpans" in line:
+                self.spans += [span for scope in line["resourceSpans"][0]["scopeSpans"] for span in scope["spans"]]
+            else:
+                self.batches.append(Batch(line))
 
     def __enter__(self):
         return self
@@ -356,3 +360,67 @@ def test_what_is_no_url_is_refused_with_its_line(weir):
     done = subprocess.run([pooler.program, "check", pooler.ini], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert re.search(r":\d+: warning: otlp_ca_file: failed to open /nowhere.crt: No such file", done.stdout), done.stdout
+
+
+# --- traces ---------------------------------------------------------------------------------------------------
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def commented(statement, parent, flags="01"):
+    return f"{statement} /*application='shop',traceparent='00-{TRACE}-{parent}-{flags}'*/"
+
+
+def said(span):
+    return {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+
+
+@one_driver
+def test_requests_of_sampled_traces_are_spans(program, weir):
+    with Collector(program) as collector:
+        pooler = weir(otlp_endpoint=collector.url, otlp_traces=1, otlp_interval=1, databases={"app": "pool_size=1"})
+        with pooler.connect(autocommit=False) as holder, pooler.connect() as late:
+            holder.execute("select 1")
+            waits = threading.Thread(target=late.execute, args=(commented("select 'secret' from pg_sleep(0.1)", "1" * 16),))
+            waits.start()
+            time.sleep(0.3)
+            holder.commit()
+            waits.join(30)
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                late.execute(commented("select 1 / %s", "2" * 16), (0,))
+            late.execute(commented("select 3", "3" * 16, "00"))
+            late.execute("select 4")
+        spans = host.eventually(lambda: len(collector.spans) >= 2 and {span["parentSpanId"]: span for span in collector.spans}, timeout=20)
+        assert spans.keys() == {"1" * 16, "2" * 16} and {span["traceId"] for span in spans.values()} == {TRACE}
+        first, failed = spans["1" * 16], spans["2" * 16]
+        took = (int(first["endTimeUnixNano"]) - int(first["startTimeUnixNano"])) / 1e9
+        assert first["name"] == "SELECT app" and said(first)["db.query.text"] == "select ? from pg_sleep(?)" and "secret" not in json.dumps(first)
+        assert said(first)["weir.wait.queue"] >= 0.15 and took >= 0.1 + said(first)["weir.wait.queue"]
+        assert abs(int(first["endTimeUnixNano"]) / 1e9 - time.time()) < 60
+        assert failed["status"]["code"] == 2 and not first.get("status") and first["spanId"] != failed["spanId"]
+        pooler.wait_log(r"otlp: traces arrive at .*/v1/traces")
+        shown = pooler.console("SHOW SPANS")
+        assert [row["parent_id"] for row in shown] == ["1" * 16, "2" * 16]
+        time.sleep(3)
+        assert len(collector.spans) == 2, "each is sent once"
+
+
+@one_driver
+def test_traces_begin_and_end_by_reload(program, weir):
+    with Collector(program) as collector:
+        pooler = weir(otlp_endpoint=collector.url, otlp_interval=1)
+        pooler.value(commented("select 1", "1" * 16))
+        pooler.reload(otlp_traces=1)
+        pooler.value(commented("select 1", "2" * 16))
+        host.eventually(lambda: [span["parentSpanId"] for span in collector.spans] == ["2" * 16], timeout=20)
+        pooler.reload(otlp_traces=0)
+        pooler.value(commented("select 1", "3" * 16))
+        assert not pooler.console("SHOW SPANS")
+
+
+@one_driver
+def test_a_collector_that_takes_no_traces_changes_nothing(weir):
+    pooler = weir(otlp_endpoint=f"http://127.0.0.1:{host.free_port()}", otlp_traces=1, otlp_interval=1)
+    for _ in range(20):
+        assert pooler.value(commented("select 1", "1" * 16)) == 1
+    pooler.wait_log("otlp: traces do not arrive at .*: ")
+    assert pooler.value("select 2") == 2

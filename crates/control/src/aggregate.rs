@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use messages::{
     CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
-    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, UserRow, ZoneRow,
+    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 use settings::QueueBy;
 use telemetry::queries::{QueryFingerprint, QueryStats};
@@ -51,6 +51,8 @@ pub(crate) struct Aggregate {
     pub(crate) clusters: BTreeMap<String, ClusterRow>,
     /// By database.
     pub(crate) caches: BTreeMap<String, CacheRow>,
+    /// Requests of traces.
+    pub(crate) spans: Vec<SpanRow>,
     /// By database, user, host, kind and name.
     pub(crate) queues: BTreeMap<(String, String, Option<String>, QueueBy, String), QueueRow>,
 }
@@ -67,6 +69,7 @@ impl Aggregate {
             Listing::Descriptors(rows) => self.descriptors.extend(rows),
             Listing::Memory(rows) => rows.into_iter().for_each(|row| self.add_memory(&row)),
             Listing::PeerPools(rows) => rows.into_iter().for_each(|row| self.add_peer_pool(&row)),
+            Listing::Spans(rows) => self.spans.extend(rows),
             Listing::Histograms(rows) => rows.into_iter().for_each(|row| self.add_histograms(row)),
             Listing::Errors(rows) => rows.into_iter().for_each(|row| self.add_errors(row)),
             Listing::Queries(rows) => rows.into_iter().for_each(|row| self.add_query(row)),

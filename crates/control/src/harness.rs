@@ -220,6 +220,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Clusters => Listing::Clusters(Vec::new()),
         Subject::Caches => Listing::Caches(Vec::new()),
         Subject::Queues => Listing::Queues(Vec::new()),
+        Subject::Spans => Listing::Spans(Vec::new()),
     }
 }
 

@@ -34,8 +34,8 @@ pub use views::{
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
     ListColumn, ListItem, Measure, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES,
     QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn,
-    SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn,
-    SocketColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn, WAITS, WaitColumn,
+    SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn,
+    SocketColumn, SpanColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn, WAITS, WaitColumn,
 };
 
 /// The database that is the console, and the name of its user and of its pool.

@@ -207,6 +207,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Clusters => Listing::Clusters(vec![Default::default()]),
         Subject::Caches => Listing::Caches(vec![Default::default()]),
         Subject::Queues => Listing::Queues(vec![Default::default()]),
+        Subject::Spans => Listing::Spans(Vec::new()),
     }
 }
 

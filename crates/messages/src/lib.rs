@@ -24,7 +24,7 @@ pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
 pub use listing::{
     ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
     HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
-    ShardRow, SocketRow, Subject, UserRow, ZoneRow,
+    ShardRow, SocketRow, SpanRow, Subject, UserRow, ZoneRow,
 };
 pub use queue_row::QueueRow;
 pub use report::{Listing, Report, RequestId};

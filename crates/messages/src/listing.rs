@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use settings::PoolMode;
 use telemetry::queries::{QueryFingerprint, QueryStats};
+use telemetry::spans::Span;
 use telemetry::{Counters, Histograms, SqlstateCounts, Waits};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
@@ -49,6 +50,8 @@ pub enum Subject {
     Caches,
     /// One [`crate::QueueRow`] per subject of a fair queue with clients.
     Queues,
+    /// One [`SpanRow`] per request of a trace, of the last ones.
+    Spans,
 }
 
 impl Subject {
@@ -349,6 +352,17 @@ pub struct QueryRow {
     pub shape: Arc<QueryFingerprint>,
     /// What was counted.
     pub figures: QueryStats,
+}
+
+/// A request of a trace on one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanRow {
+    /// Its shard.
+    pub shard: u16,
+    /// Its number on that, from 0 on.
+    pub number: u64,
+    /// The request.
+    pub span: Span,
 }
 
 /// A listening socket.

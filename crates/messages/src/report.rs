@@ -3,7 +3,7 @@
 use crate::{
     AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
     ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ServerQueryResult, ShardId, ShardRow,
-    SocketRow, UserRow, ZoneRow,
+    SocketRow, SpanRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -97,4 +97,6 @@ pub enum Listing {
     Caches(Vec<CacheRow>),
     /// [`crate::Subject::Queues`].
     Queues(Vec<QueueRow>),
+    /// [`crate::Subject::Spans`].
+    Spans(Vec<SpanRow>),
 }

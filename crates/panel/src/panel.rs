@@ -277,7 +277,8 @@ impl Services {
     /// Exports metrics until the process ends; then says that the last are sent.
     async fn export(self: Arc<Services>) {
         let routes = &self.routes;
-        run_exporter(routes.context.clone(), routes.metrics.clone(), self.born_us).await;
+        let control_client = Arc::clone(&routes.control_client);
+        run_exporter(routes.context.clone(), control_client, routes.metrics.clone(), self.born_us).await;
         self.exported.store(true, Ordering::Release);
         (self.wake)(Input::Tick);
     }

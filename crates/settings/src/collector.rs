@@ -10,6 +10,9 @@ use std::net::Ipv6Addr;
 /// What the specification adds to the base URL for metrics.
 const METRICS_PATH: &str = "v1/metrics";
 
+/// The same for traces.
+const TRACES_PATH: &str = "v1/traces";
+
 /// Headers that the exporter sets itself.
 const RESERVED_HEADERS: [&str; 8] = [
     "connection",
@@ -81,6 +84,13 @@ impl Endpoint {
         let Endpoint { host, port, .. } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         if *port == default_port(self.is_https) { host } else { format!("{host}:{port}") }
+    }
+
+    /// The same collector's endpoint for traces.
+    #[must_use]
+    pub fn of_traces(&self) -> Endpoint {
+        let base = self.path.strip_suffix(METRICS_PATH).unwrap_or(&self.path);
+        Endpoint { path: format!("{base}{TRACES_PATH}"), ..self.clone() }
     }
 
     /// The URL that metrics are sent to.

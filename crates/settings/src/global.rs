@@ -254,6 +254,9 @@ live {
     otlp_interval: Duration, PositiveSeconds, "60", Reload,
         "Weir's own. Interval of exports to otlp_endpoint.",
         own;
+    otlp_traces: bool, Boolean, "0", Reload,
+        "Weir's own. Exports a span for each request whose text has a sampled W3C traceparent in a comment (sqlcommenter), to otlp_endpoint with `/v1/traces`; also turns track_queries on.",
+        own;
     peer_id: u32, PeerId, "0", Reload,
         "Number of this process among those in [peers], to which cancel requests that belong to them are forwarded. 0 is none.";
     pidfile: Option<String>, Text, "", Restart,

@@ -7,7 +7,8 @@ use messages::{Command, Listing, Report, RequestId, SocketRow, Subject};
 use shard::{ConnId, Event};
 use telemetry::{Wait, Waits};
 use wire::backend::Status;
-use world::World;
+use wire::encode;
+use world::{World, message};
 
 const MILLISECOND: u64 = 1_000;
 
@@ -186,4 +187,64 @@ fn the_log_of_slow_queries_begins_and_ends_by_reload() {
     configured(&mut world, "default_pool_size = 1");
     ask(&mut world);
     assert_eq!(slow(&world).len(), 1);
+}
+
+const TRACE: &str = "traceparent='00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'";
+
+fn spans(world: &mut World) -> Vec<messages::SpanRow> {
+    match listed(world, Subject::Spans) {
+        Listing::Spans(rows) => rows,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_request_of_a_sampled_trace_is_a_span() {
+    let mut world = World::new("default_pool_size = 1\notlp_traces = 1");
+    let (holder, late) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    world.query(holder, "select 1");
+    world.query(late, &format!("select 7 from t /*{TRACE}*/"));
+    pass(&mut world, 60);
+    world.answer(server, Status::Idle);
+    pass(&mut world, 40);
+    let refused = message(|out| {
+        encode::error(out, "ERROR", "42P01", "no table");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &refused);
+    // In a pipeline each request has its own; one that is not sampled has none.
+    let several = message(|out| {
+        encode::parse(out, b"", format!("select 8 /*{TRACE}*/").as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+        encode::query(out, b"select 9");
+        encode::query(out, format!("select 10 /*{}*/", TRACE.replace("-01'", "-00'")).as_bytes());
+    });
+    world.receive(late, &several);
+    world.receive(
+        server,
+        &message(|out| {
+            encode::parse_complete(out);
+            encode::bind_complete(out);
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, Status::Idle);
+        }),
+    );
+    world.answer(server, Status::Idle);
+    world.answer(server, Status::Idle);
+    let found = spans(&mut world);
+    assert_eq!(found.iter().map(|row| row.number).collect::<Vec<_>>(), [0, 1]);
+    let first = &found[0].span;
+    assert_eq!((first.trace_id[0], first.parent_id[0], first.failed), (0x0a, 0xb7, true));
+    assert_eq!((first.took_us, first.waits.us(Wait::Queue)), (100 * MILLISECOND, 60 * MILLISECOND));
+    assert_eq!(first.shape.as_ref().unwrap().text, "select ? from t");
+    assert_eq!((&*first.database, &*first.user, first.end_us), ("d", "u", world.now.wall_us));
+    assert!(!found[1].span.failed);
+    assert_eq!(found[1].span.shape.as_ref().unwrap().text, "select ?");
+    configured(&mut world, "default_pool_size = 1\ntrack_queries = 1");
+    world.query(late, &format!("select 7 /*{TRACE}*/"));
+    world.answer(server, Status::Idle);
+    assert_eq!(spans(&mut world).len(), 2, "none is kept any more");
 }

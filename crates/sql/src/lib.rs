@@ -16,6 +16,7 @@ pub mod routing;
 mod settings_set;
 mod shape;
 mod statement;
+mod trace;
 
 pub use cached_reads::{CachedRead, cached_read, has_special_time};
 pub use fingerprint::{Fingerprint, TEXT_BYTES};
@@ -32,3 +33,4 @@ pub use statement::{
     Statement, StatementNames, Target, Value, is_deallocate, is_prepare_of, may_name_statements,
     statement_names, statements,
 };
+pub use trace::{TraceParent, trace_parent};

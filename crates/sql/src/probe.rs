@@ -89,6 +89,9 @@ pub fn routing(bytes: &[u8]) {
     let more = RoutingNames::new(["mine".to_owned()], more, ["-".to_owned(), "?|".to_owned()]);
     assert!(crate::routing(bytes, &RoutingNames::unknown()) != Routing::Read, "{:?}", shown());
     let _ = crate::route_hint(bytes);
+    if let Some(trace) = crate::trace_parent(bytes) {
+        assert!(trace.trace_id != [0; 16] && trace.span_id != [0; 8], "{:?}", shown());
+    }
     for (names, fewer) in [(&names, None), (&more, Some(&names))] {
         let judged = crate::routing::judged(text, names);
         // What calls nothing needs no decision on what a backslash means.

@@ -1,5 +1,5 @@
-// The OpenTelemetry Collector's own receiver of OTLP: takes metrics as any collector does, and prints a line of JSON for each batch: what the
-// metrics are called in Prometheus by the Collector's own translation, what headers came with them, and the batch itself.
+// The OpenTelemetry Collector's own receiver of OTLP: takes metrics and traces as any collector does, and prints a line of JSON for each batch: what the
+// metrics are called in Prometheus by the Collector's own translation, what headers came with them, and the batch itself; or the traces.
 // Never judges anything.
 package main
 
@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/featuregate"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 )
@@ -48,6 +49,11 @@ func main() {
 	check(err)
 	receiver, err := factory.CreateMetricsReceiver(context.Background(), receivertest.NewNopCreateSettings(), config, taker)
 	check(err)
+	traces, err := consumer.NewTraces(takeTraces)
+	check(err)
+	// The factory has one receiver for a configuration, whatever it takes.
+	_, err = factory.CreateTracesReceiver(context.Background(), receivertest.NewNopCreateSettings(), config, traces)
+	check(err)
 	check(receiver.Start(context.Background(), componenttest.NewNopHost()))
 	fmt.Println(`{"ready": true}`)
 	end := make(chan os.Signal, 1)
@@ -74,6 +80,13 @@ func take(request context.Context, metrics pmetric.Metrics) error {
 	line, err := json.Marshal(batch{names, info.Metadata.Get("authorization"), data})
 	check(err)
 	_, err = fmt.Println(string(line))
+	return err
+}
+
+func takeTraces(_ context.Context, traces ptrace.Traces) error {
+	data, err := (&ptrace.JSONMarshaler{}).MarshalTraces(traces)
+	check(err)
+	_, err = fmt.Println(string(data))
 	return err
 }
 

@@ -287,6 +287,26 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW SPANS.
+    SpanColumn {
+        Shard: int "shard",
+        Number: numeric "number",
+        TraceId: text "trace_id",
+        ParentId: text "parent_id",
+        Database: text "database",
+        User: text "user",
+        EndUs: numeric "end_us",
+        TookUs: numeric "took_us",
+        QueueUs: numeric "queue_us",
+        ConnectUs: numeric "connect_us",
+        SettingsUs: numeric "settings_us",
+        ReaderUs: numeric "reader_us",
+        Failed: int "failed",
+        Query: text "query",
+    }
+}
+
+columns! {
     /// The columns of SHOW WAITS.
     WaitColumn {
         Database: text "database",
@@ -427,6 +447,9 @@ pub const HOSTS: TypedView<HostColumn> = TypedView::new("HOSTS");
 
 /// SHOW CACHE.
 pub const CACHE: TypedView<CacheColumn> = TypedView::new("CACHE");
+
+/// SHOW SPANS.
+pub const SPANS: TypedView<SpanColumn> = TypedView::new("SPANS");
 
 /// SHOW WAITS.
 pub const WAITS: TypedView<WaitColumn> = TypedView::new("WAITS");

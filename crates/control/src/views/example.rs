@@ -26,6 +26,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Clusters => clusters(),
         Subject::Caches => caches(),
         Subject::Queues => queues(),
+        Subject::Spans => spans(),
     }
 }
 
@@ -146,20 +147,34 @@ fn waits<const N: usize>(of: [(Wait, u64); N]) -> Waits {
     waits
 }
 
-fn queries() -> Listing {
-    let shape = telemetry::queries::QueryFingerprint {
+fn shape() -> std::sync::Arc<telemetry::queries::QueryFingerprint> {
+    std::sync::Arc::new(telemetry::queries::QueryFingerprint {
         number: 0xab,
         text: "select ?".into(),
         parameterized: Some("select $1".into()),
+    })
+}
+
+fn spans() -> Listing {
+    let span = telemetry::spans::Span {
+        trace_id: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes(),
+        parent_id: 0xb7ad_6b71_6920_3331_u64.to_be_bytes(),
+        database: "app".into(),
+        user: "ann".into(),
+        end_us: 1_795_000_000_000_000,
+        took_us: 1_500,
+        waits: waits([(Wait::Queue, 400)]),
+        failed: true,
+        shape: Some(shape()),
     };
+    Listing::Spans(vec![messages::SpanRow { shard: 3, number: 8, span }])
+}
+
+fn queries() -> Listing {
     let waits = waits([(Wait::Settings, 3)]);
     let mut figures = telemetry::queries::QueryStats::default();
     [5, 7].into_iter().for_each(|us| figures.count(us, us == 7, &waits, 1_000_000));
-    Listing::Queries(vec![messages::QueryRow {
-        database: "app".into(),
-        shape: std::sync::Arc::new(shape),
-        figures,
-    }])
+    Listing::Queries(vec![messages::QueryRow { database: "app".into(), shape: shape(), figures }])
 }
 
 fn errors() -> Listing {

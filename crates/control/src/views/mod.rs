@@ -19,6 +19,7 @@ mod pools;
 mod queries;
 mod queues;
 mod sockets;
+mod spans;
 mod stats;
 mod users;
 mod waits;
@@ -37,8 +38,8 @@ pub use columns::{
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
     ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
     QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS,
-    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
-    TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
+    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
+    SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -192,6 +193,8 @@ pub static VIEWS: &[View] = &[
     typed_stream(SHARD_SERVERS, &[Subject::Servers], sockets::with_location).own("SHOW SERVERS likewise"),
     typed(SHARDS, &[Subject::Shards], fixed::shards).own("activity of each thread"),
     streamed("SOCKETS", &sockets::WITH_BUFFER, &[Subject::Clients, Subject::Servers], sockets::all),
+    typed(SPANS, &[Subject::Spans], spans::rows)
+        .own("the last requests that belong to sampled traces of their callers (otlp_traces)"),
     whole("STATE", fixed::STATE, &[], fixed::state),
     whole("STATS", &stats::STATS, &[Subject::Pools], stats::both),
     whole("STATS_AVERAGES", &stats::AVERAGES, &[Subject::Pools], stats::averages),

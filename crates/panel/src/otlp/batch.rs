@@ -53,6 +53,16 @@ impl OtlpResource {
         OtlpResource { resource: Resource { attributes, ..Resource::default() }, scope }
     }
 
+    /// Of each request.
+    pub(super) fn resource(&self) -> Resource {
+        self.resource.clone()
+    }
+
+    /// Of each request.
+    pub(super) fn scope(&self) -> InstrumentationScope {
+        self.scope.clone()
+    }
+
     /// The bytes of a request with these metrics.
     pub(super) fn request(&self, metrics: Vec<Metric>) -> Vec<u8> {
         let scope = Some(self.scope.clone());

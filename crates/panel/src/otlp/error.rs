@@ -27,7 +27,7 @@ pub(crate) enum ExportError {
     /// The server that answered is not an OTLP collector.
     NotOtlp,
     /// The collector has taken some and left some out.
-    Partial { rejected: i64, message: String },
+    Partial { rejected: i64, of: &'static str, message: String },
 }
 
 impl ExportError {
@@ -74,9 +74,9 @@ impl fmt::Display for ExportError {
             ExportError::NoData => out.write_str("the control thread did not answer in time"),
             ExportError::Post(error) => error.fmt(out),
             ExportError::NotOtlp => out.write_str("the response is not OTLP"),
-            ExportError::Partial { rejected, message } => {
+            ExportError::Partial { rejected, of, message } => {
                 let words = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
-                write!(out, "{rejected} data points were left out: {words}")
+                write!(out, "{rejected} {of} were left out: {words}")
             }
         }
     }
@@ -86,8 +86,10 @@ impl fmt::Display for ExportError {
 type ErrorKind = (Discriminant<ExportError>, Option<Discriminant<PostError>>, u16);
 
 /// How it stands between Weir and the collector, as far as the log knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ExportStatus {
+    /// What is exported.
+    what: &'static str,
     /// The error, or none, and when it was logged.
     logged: Option<(Option<ErrorKind>, Instant)>,
     /// The last export arrived.
@@ -95,6 +97,11 @@ pub(super) struct ExportStatus {
 }
 
 impl ExportStatus {
+    /// Of `metrics`, say.
+    pub(super) fn of(what: &'static str) -> ExportStatus {
+        ExportStatus { what, logged: None, is_good: false }
+    }
+
     /// The last export arrived.
     pub(super) fn is_good(&self) -> bool {
         self.is_good
@@ -117,11 +124,11 @@ impl ExportStatus {
             return None;
         }
         self.logged = Some((kind, now));
-        let url = endpoint.url();
+        let (what, url) = (self.what, endpoint.url());
         Some(match outcome {
-            Ok(()) => Record::new(Level::Log, format!("otlp: metrics arrive at {url}")),
+            Ok(()) => Record::new(Level::Log, format!("otlp: {what} arrive at {url}")),
             Err(error) => {
-                Record::new(Level::Warning, format!("otlp: metrics do not arrive at {url}: {error}"))
+                Record::new(Level::Warning, format!("otlp: {what} do not arrive at {url}: {error}"))
             }
         })
     }
@@ -139,7 +146,7 @@ mod tests {
 
     #[test]
     fn only_a_change_is_told() {
-        let (mut status, endpoint, start) = (ExportStatus::default(), endpoint(), Instant::now());
+        let (mut status, endpoint, start) = (ExportStatus::of("metrics"), endpoint(), Instant::now());
         let mut log_record = |outcome: Result<(), ExportError>, after_s| {
             let now = start + Duration::from_secs(after_s);
             status.log_record(&outcome, &endpoint, now).map(|record| record.text)
@@ -162,7 +169,8 @@ mod tests {
 
     #[test]
     fn of_what_a_collector_says_little_is_told() {
-        let logged = ExportError::Partial { rejected: 3, message: "ü".repeat(1_000) }.to_string();
+        let logged =
+            ExportError::Partial { rejected: 3, of: "data points", message: "ü".repeat(1_000) }.to_string();
         assert!(logged.starts_with("3 data points were left out: ü") && logged.len() < 300, "{logged}");
     }
 }

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::outbox::Outbox;
+use crate::queries::TrackedAnswer;
 use crate::server::Server;
 
 /// Whether [`answer`] has to look at this request of an idle client.
@@ -77,7 +78,17 @@ pub(crate) fn track(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     let statements = client.request.statements.as_deref();
     tracking.heard(&mut client.query_tracker, statements, &core.registry, bytes, true);
     if let Some(query_tracker) = &mut client.query_tracker {
-        tracking.answered(query_tracker, &local_pool.database_name, 1, 0, true, None, now_us);
+        let answer = TrackedAnswer {
+            database: &local_pool.database_name,
+            user: &client.login_user,
+            count: 1,
+            took_us: 0,
+            is_all: true,
+            slow_us: None,
+            keeps_spans: core.config.global.otlp_traces,
+            now_us,
+        };
+        tracking.answered(query_tracker, &answer);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::link::{
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
+use crate::queries::TrackedAnswer;
 use crate::server::Server;
 use crate::time::micros;
 
@@ -443,10 +444,17 @@ fn track_answered(core: &mut Core, server: ConnId, client_conn: ConnId, outcome:
     let Some((client, server)) = core.conns.linked(client_conn, server) else { return };
     let local_pool = core.local_pools.get(server.pool);
     let (Some(query_tracker), Some(local_pool)) = (&mut client.query_tracker, local_pool) else { return };
-    let (is_all, slow_us) = (!server.protocol.is_busy(), (least_us > 0).then_some(least_us));
-    let database = &local_pool.database_name;
-    let slow = tracking.answered(query_tracker, database, outcome.ready, took_us, is_all, slow_us, now_us);
-    for line in slow {
+    let answer = TrackedAnswer {
+        database: &local_pool.database_name,
+        user: &client.login_user,
+        count: outcome.ready,
+        took_us,
+        is_all: !server.protocol.is_busy(),
+        slow_us: (least_us > 0).then_some(least_us),
+        keeps_spans: core.config.global.otlp_traces,
+        now_us,
+    };
+    for line in tracking.answered(query_tracker, &answer) {
         core.log_client(client_conn, Level::Log, &line);
     }
 }

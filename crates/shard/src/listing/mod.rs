@@ -14,10 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::{
-    DatabaseRow, HistogramRow, Listing, PoolRow, Report, RequestId, SLICE_ROWS, ShardRow, SocketRow, Subject,
-    UserRow,
+    DatabaseRow, HistogramRow, Listing, PoolRow, Report, RequestId, SLICE_ROWS, ShardRow, SocketRow, SpanRow,
+    Subject, UserRow,
 };
 use session::parameters::APPLICATION_NAME;
+use telemetry::spans::Span;
 
 use crate::cancel::peers;
 use crate::client::Client;
@@ -83,6 +84,10 @@ impl ShardState {
                     .map(|tracking| tracking.rows())
                     .unwrap_or_default();
                 send_slices(&mut self.core, request, rows, Listing::Queries)
+            }
+            Subject::Spans => {
+                let rows = span_rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::Spans)
             }
             Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues => {
                 self.list_of_databases(request, subject)
@@ -393,6 +398,12 @@ fn empty_pool_row(core: &Core, local_pool: &LocalPool) -> PoolRow {
         pinned_us: local_pool.pins.ended_us,
         ..PoolRow::default()
     }
+}
+
+fn span_rows(core: &Core) -> Vec<SpanRow> {
+    let Some(tracking) = &core.statistics.tracking else { return Vec::new() };
+    let row = |(number, span): (u64, &Span)| SpanRow { shard: core.id.0, number, span: span.clone() };
+    tracking.spans().map(row).collect()
 }
 
 fn histogram_rows(core: &Core) -> Vec<HistogramRow> {

@@ -13,14 +13,18 @@ use messages::QueryRow;
 use session::ClientStatements;
 use settings::Config;
 use shapes::Shapes;
+use sql::TraceParent;
 use telemetry::Waits;
 use telemetry::queries::{Queries, QueryFingerprint, QueryStats};
+use telemetry::spans::{Span, Spans};
+use tracker::Request;
 
 pub(crate) use tracker::QueryTracker;
 
-/// Whether queries are tracked: for their statistics, or because slow ones are logged.
+/// Whether queries are tracked: for their statistics, or because slow ones are logged, or those of traces exported.
 pub(crate) fn tracks(config: &Config) -> bool {
-    config.global.track_queries || !config.global.log_slow_queries.is_zero()
+    let global = &config.global;
+    global.track_queries || global.otlp_traces || !global.log_slow_queries.is_zero()
 }
 
 /// What is known of queries while they are tracked.
@@ -28,6 +32,42 @@ pub(crate) fn tracks(config: &Config) -> bool {
 pub(crate) struct QueryTracking {
     shapes: Shapes,
     queries: Queries,
+    spans: Spans,
+}
+
+/// ReadyForQuery was sent to a client.
+pub(crate) struct TrackedAnswer<'a> {
+    /// Of its pool.
+    pub(crate) database: &'a Arc<str>,
+    /// Whom it has logged in as.
+    pub(crate) user: &'a Arc<str>,
+    /// How many requests it answers.
+    pub(crate) count: u32,
+    /// How long the server took for all of them.
+    pub(crate) took_us: u64,
+    /// Nothing more is owed.
+    pub(crate) is_all: bool,
+    /// Requests that took so long or longer are logged.
+    pub(crate) slow_us: Option<u64>,
+    /// Requests of traces are kept (`otlp_traces`).
+    pub(crate) keeps_spans: bool,
+    /// Microseconds since 1970.
+    pub(crate) now_us: u64,
+}
+
+/// A request of a trace, which the server had for so long.
+fn span(request: &Request, trace: &TraceParent, server_us: u64, answer: &TrackedAnswer<'_>) -> Span {
+    Span {
+        trace_id: trace.trace_id,
+        parent_id: trace.span_id,
+        database: Arc::clone(answer.database),
+        user: Arc::clone(answer.user),
+        end_us: answer.now_us,
+        took_us: request.took_us(server_us),
+        waits: request.waits,
+        failed: request.failed,
+        shape: request.shapes.first().map(Arc::clone),
+    }
 }
 
 impl QueryTracking {
@@ -49,33 +89,36 @@ impl QueryTracking {
         query_tracker.hear(bytes, &mut self.shapes, &prepared);
     }
 
-    /// Requests have been answered, which took `took_us` together. `is_all`: nothing more is owed. Those that took `slow_us` or more are to be logged.
+    /// Requests have been answered. Lines for the log about those that were slow.
     pub(crate) fn answered(
         &mut self,
         query_tracker: &mut QueryTracker,
-        database: &Arc<str>,
-        count: u32,
-        took_us: u64,
-        is_all: bool,
-        slow_us: Option<u64>,
-        now_us: u64,
+        answer: &TrackedAnswer<'_>,
     ) -> Vec<String> {
         let mut slow = Vec::new();
-        let Some(share_us) = took_us.checked_div(u64::from(count)) else { return slow };
-        for _ in 0..count {
+        let Some(share_us) = answer.took_us.checked_div(u64::from(answer.count)) else { return slow };
+        for _ in 0..answer.count {
             let Some(request) = query_tracker.answered() else { break };
             let statement_us = share_us / (request.shapes.len() as u64).max(1);
             for (index, shape) in request.shapes.iter().enumerate() {
                 let failed = index == 0 && request.failed;
                 let waits = if index == 0 { request.waits } else { Waits::default() };
-                self.queries.count(database, shape, statement_us, failed, &waits, now_us);
+                self.queries.count(answer.database, shape, statement_us, failed, &waits, answer.now_us);
             }
-            slow.extend(slow_us.and_then(|least_us| slow::line(&request, share_us, least_us)));
+            slow.extend(answer.slow_us.and_then(|least_us| slow::line(&request, share_us, least_us)));
+            if let Some(trace) = request.trace.filter(|_| answer.keeps_spans) {
+                self.spans.push(span(&request, &trace, share_us, answer));
+            }
         }
-        if is_all {
+        if answer.is_all {
             query_tracker.rest();
         }
         slow
+    }
+
+    /// The requests of traces that were answered last, each with its number.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (u64, &Span)> {
+        self.spans.iter()
     }
 
     /// Counting begins anew but for databases whose figures are kept.

@@ -14,7 +14,7 @@ const SHOWN_BYTES: usize = 1_024;
 /// The line, if the request took `least_us` or more from when its client sent it; the server had it for `server_us`.
 pub(super) fn line(request: &Request, server_us: u64, least_us: u64) -> Option<String> {
     let reader_us = request.waits.us(Wait::Reader).min(server_us);
-    let took_us = server_us + request.waits.total_us().saturating_sub(request.waits.us(Wait::Reader));
+    let took_us = request.took_us(server_us);
     (took_us >= least_us).then(|| written(request, took_us, server_us - reader_us))
 }
 
@@ -47,13 +47,11 @@ mod tests {
 
     use telemetry::queries::QueryFingerprint;
 
-    use telemetry::Waits;
-
     use super::*;
 
     fn request(waits: &[(Wait, u64)]) -> Request {
         let shape = QueryFingerprint { number: 1, text: "select ?".into(), parameterized: None };
-        let mut request = Request { shapes: vec![Arc::new(shape)], failed: false, waits: Waits::default() };
+        let mut request = Request { shapes: vec![Arc::new(shape)], ..Request::default() };
         waits.iter().for_each(|(wait, us)| request.waits.add(*wait, *us));
         request
     }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use sql::TraceParent;
 use telemetry::queries::QueryFingerprint;
 use telemetry::{Wait, Waits};
 use wire::frame::Splitter;
@@ -35,8 +36,17 @@ const ASKED: usize = 16 * 1024;
 pub(crate) struct Request {
     pub(crate) shapes: Vec<Arc<QueryFingerprint>>,
     pub(crate) failed: bool,
+    /// The sampled trace that it belongs to.
+    pub(crate) trace: Option<TraceParent>,
     /// What its client waited for until it was answered.
     pub(crate) waits: Waits,
+}
+
+impl Request {
+    /// From when its client sent it, where the server had it for so long: the time in which the client did not read is part of that.
+    pub(crate) fn took_us(&self, server_us: u64) -> u64 {
+        server_us + self.waits.total_us() - self.waits.us(Wait::Reader)
+    }
 }
 
 /// One client's requests.
@@ -53,6 +63,8 @@ pub(crate) struct QueryTracker {
     run: Vec<Arc<QueryFingerprint>>,
     /// Not answered yet, oldest first.
     asked: VecDeque<Request>,
+    /// The first of the statements that have come since the last request that belongs to a sampled trace has this.
+    trace: Option<TraceParent>,
     /// What the client has waited for in all, and since the last answer.
     waits: Waits,
     waits_of_request: Waits,
@@ -88,6 +100,7 @@ impl QueryTracker {
     fn message(&mut self, frame_tag: u8, body: &[u8], shapes: &mut Shapes, prepared: Prepared<'_>) {
         match frame_tag {
             tag::QUERY => {
+                self.traced(body);
                 self.run.push(shapes.of(until_nul(body)));
                 self.request_ends();
             }
@@ -95,6 +108,7 @@ impl QueryTracker {
             tag::PARSE => {
                 if let Found::Yes((name, rest)) = frontend::parse_name(body) {
                     let shape = shapes.of(until_nul(&body[rest..]));
+                    self.traced(&body[rest..]);
                     self.prepare(name, shape);
                 }
             }
@@ -137,10 +151,18 @@ impl QueryTracker {
         self.prepared.insert(name.into(), shape);
     }
 
+    /// The request belongs to the trace of its first statement that has a sampled one.
+    fn traced(&mut self, sql: &[u8]) {
+        if self.trace.is_none() {
+            self.trace = sql::trace_parent(sql).filter(|trace| trace.is_sampled);
+        }
+    }
+
     fn request_ends(&mut self) {
         let shapes = std::mem::take(&mut self.run);
+        let trace = self.trace.take();
         if self.asked.len() < ASKED {
-            self.asked.push_back(Request { shapes, failed: false, waits: Waits::default() });
+            self.asked.push_back(Request { shapes, trace, ..Request::default() });
         }
     }
 
