@@ -22,6 +22,7 @@ use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
+use usage::Usage;
 
 use crate::cli::Options;
 use crate::control_loop::ControlLoop;
@@ -117,7 +118,9 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     if options.daemon {
         process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
+    let usage = control_loop.usage();
     stop(control_loop.run().engine);
+    usage.iter().for_each(Usage::stop);
     drop(pidfile);
     Ok(())
 }
@@ -248,6 +251,8 @@ fn start(
         panel_thread::start(&config, born, listen_socket, sender.clone(), logger, predecessor.is_some());
     let patroni = follow_patroni(&config, sender.clone(), logger);
     let changes = follow_changes(&config, &engine, logger);
+    let clocks = usage::Clocks { monotonic_us: process::monotonic_us, wall_s: process::wall_s };
+    let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -259,6 +264,7 @@ fn start(
     control_loop.serve_panel(panel);
     control_loop.follow_patroni(patroni);
     control_loop.follow_changes(changes);
+    control_loop.keep_usage(usage);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }

@@ -4,6 +4,8 @@
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::quota_command::QuotaTask;
+
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
 #[derive(Debug, Parser)]
 #[command(name = "weir", disable_version_flag = true, max_term_width = 100)]
@@ -65,6 +67,8 @@ pub(crate) enum Task {
     /// Make a line of http_auth_file: who may use the control panel.
     #[command(subcommand)]
     Panel(CredentialTask),
+    /// Show, set and report quotas: what users, groups, databases and application_names may use.
+    Quota(Box<QuotaTask>),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
     #[command(subcommand, after_help = lab::status::STATUSES)]
     Bench(Box<lab::command::Task>),

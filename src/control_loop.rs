@@ -14,10 +14,12 @@ use panel::Panel;
 use patroni::Patroni;
 use settings::Config;
 use telemetry::{Level, Record};
+use usage::Usage;
 
 use crate::files::{Source, with_files};
 use crate::logging::Logger;
 use crate::pools_file;
+use crate::quotas_file;
 use crate::service_manager::ServiceManager;
 use crate::tls::TlsConfigLog;
 
@@ -55,6 +57,7 @@ pub(crate) struct ControlLoop<C> {
     panel: Option<Panel>,
     patroni: Option<Patroni>,
     changes: Option<Changes>,
+    usage: Option<Usage>,
     born: Instant,
 }
 
@@ -82,6 +85,7 @@ impl<C: Shards> ControlLoop<C> {
             panel: None,
             patroni: None,
             changes: None,
+            usage: None,
             born: Instant::now(),
         }
     }
@@ -105,6 +109,16 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the thread that follows the changes of primaries.
     pub(crate) fn follow_changes(&mut self, changes: Changes) {
         self.changes = Some(changes);
+    }
+
+    /// Attaches the thread that keeps what was used of quotas.
+    pub(crate) fn keep_usage(&mut self, usage: Usage) {
+        self.usage = Some(usage);
+    }
+
+    /// The same, to be stopped when all that is counted was counted.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.usage.clone()
     }
 
     /// Runs until shutdown; returns the shards, to be stopped.
@@ -150,6 +164,9 @@ impl<C: Shards> ControlLoop<C> {
                 let has_left = matches!(what, TakeoverEvent::Begun | TakeoverEvent::Over);
                 self.manager.set_handed_over(has_left);
                 self.panel.iter().for_each(|panel| panel.set_handed_over(has_left));
+                if !matches!(what, TakeoverEvent::Resumed { .. }) {
+                    self.usage.iter().for_each(|usage| usage.set_handed_over(has_left));
+                }
             }
             self.control.handle(input, now_us);
             let mut later = Vec::new();
@@ -161,9 +178,9 @@ impl<C: Shards> ControlLoop<C> {
                     }
                     output => match self.act(output) {
                         // The steps of a change of pools are not interleaved with other inputs.
-                        Some(step @ (Input::PoolsRead(_) | Input::PoolsWritten(_))) => {
-                            waiting.push_front(step)
-                        }
+                        Some(
+                            step @ (Input::PoolsRead(_) | Input::PoolsWritten(_) | Input::QuotaChanged(_)),
+                        ) => waiting.push_front(step),
                         follows => later.extend(follows),
                     },
                 }
@@ -206,6 +223,9 @@ impl<C: Shards> ControlLoop<C> {
                 let outcome = pools_file::write(&path, &bytes, &self.source, self.control.config());
                 return Some(Input::PoolsWritten(outcome));
             }
+            Output::ChangeQuota { path, line } => {
+                return Some(Input::QuotaChanged(quotas_file::change(&path, &line)));
+            }
             Output::PoolReply { id, answer } => {
                 if let Some(panel) = &self.panel {
                     panel.pools_changed(id, *answer);
@@ -227,6 +247,7 @@ impl<C: Shards> ControlLoop<C> {
                 self.panel.iter_mut().for_each(|panel| panel.configure(&config));
                 self.patroni.iter_mut().for_each(|patroni| patroni.configure(&config));
                 self.changes.iter_mut().for_each(|changes| changes.configure(&config));
+                self.usage.iter().for_each(|usage| usage.configure(&config));
             }
             Output::Switchover(switchover) => {
                 if let Some(patroni) = &self.patroni {

@@ -66,6 +66,10 @@ pub(crate) fn with_files(config: Config) -> Config {
     };
     config.warnings = settings::read_rules(&Disk, &mut config);
     config.warnings.extend(unread);
+    match settings::read_quotas(&Disk, &config.global) {
+        Ok(quotas) => config.quotas = quotas,
+        Err(findings) => config.warnings.extend(findings),
+    }
     config.tls_files = TlsFiles::read(&Disk, &config.global, &config.patronis());
     let Some(path) = config.global.auth_file.clone() else {
         config.secrets = Arc::default();

@@ -14,6 +14,8 @@ mod panel_thread;
 mod panics;
 mod pgpool;
 mod pools_file;
+mod quota_command;
+mod quotas_file;
 mod service_manager;
 mod takeover;
 mod tls;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         }
         Ok(Options { task: Some(Task::Check { file }), .. }) => check::run(&file),
         Ok(Options { task: Some(Task::Import(task)), .. }) => pgpool::run(&task),
+        Ok(Options { task: Some(Task::Quota(task)), .. }) => quota_command::run(&task),
         Ok(Options { task: Some(Task::Panel(task)), .. }) => credentials::run(&task),
         Ok(Options { task: Some(Task::Bench(task)), .. }) => {
             driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.

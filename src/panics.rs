@@ -14,7 +14,8 @@ pub(crate) fn abort_on_panic(logger: &Arc<Logger>) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let thread = thread::current();
-        let is_panels = panel::count_panic(&thread);
+        // What the file of usage does to its library costs that file (`usage::store`).
+        let is_panels = panel::count_panic(&thread) || thread.name() == Some(usage::THREAD);
         let level = if is_panels { Level::Error } else { Level::Fatal };
         let name = thread.name().unwrap_or("a thread");
         logger.write(&Record::new(level, format!("bug in {name}: {panic}")));

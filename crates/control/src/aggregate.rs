@@ -10,6 +10,7 @@ use messages::{
     CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
     MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
+use quota::QuotaRow;
 use settings::QueueBy;
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::{Counters, Histograms, SqlstateCounts};
@@ -55,6 +56,8 @@ pub(crate) struct Aggregate {
     pub(crate) spans: Vec<SpanRow>,
     /// By database, user, host, kind and name.
     pub(crate) queues: BTreeMap<(String, String, Option<String>, QueueBy, String), QueueRow>,
+    /// In the order of their subjects.
+    pub(crate) quotas: Vec<QuotaRow>,
 }
 
 impl Aggregate {
@@ -78,6 +81,7 @@ impl Aggregate {
             Listing::Zones(rows) => self.zones.extend(rows),
             Listing::Clusters(rows) => rows.into_iter().for_each(|row| self.add_cluster(row)),
             Listing::Queues(rows) => rows.into_iter().for_each(|row| self.add_queue(row)),
+            Listing::Quotas(rows) => self.quotas.extend(rows),
             Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),
         }
     }

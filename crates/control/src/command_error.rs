@@ -72,6 +72,10 @@ pub enum CommandError {
         /// What is wrong.
         fault: SetError,
     },
+    /// The client's, or the file's: SET QUOTA of a line that cannot be put into the file.
+    Quota(String),
+    /// The operator's: `quotas_file` names no file.
+    NoQuotasFile,
     /// Another console client's: it resumed what this one was waiting for.
     Interrupted,
     /// Its own: it sent a cancel request.
@@ -90,7 +94,9 @@ impl CommandError {
             CommandError::ReloadFailed => "F0000",
             CommandError::Setting { fault: SetError::Unknown, .. } => "42704",
             CommandError::Setting { fault: SetError::Fixed, .. } => "55P02",
-            CommandError::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. } => "22023",
+            CommandError::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. }
+            | CommandError::Quota(_) => "22023",
+            CommandError::NoQuotasFile => "55000",
             CommandError::Interrupted | CommandError::Cancelled => "57014",
             CommandError::TimedOut | CommandError::Switchover(_) => "58000",
             _ => "08P01",
@@ -131,6 +137,10 @@ impl CommandError {
             CommandError::ShuttingDown => "pooler is shutting down".to_owned(),
             CommandError::ReloadFailed => "RELOAD failed, see logs for additional details".to_owned(),
             CommandError::Setting { key, fault } => format!("SET failed: {key} {fault}"),
+            CommandError::Quota(why) => format!("SET QUOTA failed: {why}"),
+            CommandError::NoQuotasFile => {
+                "SET QUOTA failed: the setting quotas_file does not name a file to keep quotas in".to_owned()
+            }
             CommandError::Interrupted => "cancelled by a RESUME".to_owned(),
             CommandError::Cancelled => "canceling statement due to user request".to_owned(),
             CommandError::TimedOut => "a thread of the pooler did not answer in time".to_owned(),

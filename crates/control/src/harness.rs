@@ -39,6 +39,7 @@ pub(crate) struct Harness {
     pub(crate) server_answers: Vec<(u64, Option<crate::ServerInfo>)>,
     pub(crate) pool_writes: Vec<String>,
     pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolError>)>,
+    pub(crate) quota_changes: Vec<(String, String)>,
     pub(crate) switchovers: Vec<crate::Switchover>,
 }
 
@@ -74,6 +75,7 @@ impl Harness {
             explained: Vec::new(),
             pool_writes: Vec::new(),
             pool_answers: Vec::new(),
+            quota_changes: Vec::new(),
             switchovers: Vec::new(),
         }
     }
@@ -99,6 +101,7 @@ impl Harness {
                 Output::Explained { id, outcome } => self.explained.push((id, outcome)),
                 Output::ReadPools { .. } => self.pool_reads += 1,
                 Output::WritePools { bytes, .. } => self.pool_writes.push(String::from_utf8(bytes).unwrap()),
+                Output::ChangeQuota { path, line } => self.quota_changes.push((path, line)),
                 Output::PoolReply { id, answer } => self.pool_answers.push((id, *answer)),
                 Output::Switchover(switchover) => self.switchovers.push(switchover),
                 Output::Exit => self.exited = true,
@@ -221,6 +224,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Caches => Listing::Caches(Vec::new()),
         Subject::Queues => Listing::Queues(Vec::new()),
         Subject::Spans => Listing::Spans(Vec::new()),
+        Subject::Quotas => Listing::Quotas(Vec::new()),
     }
 }
 

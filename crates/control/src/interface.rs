@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use messages::{Command, ReplyPart, Report, RequestId, ShardId, Subject};
+use quota::Rules;
 use settings::{Config, Finding, Member, PatroniUrls};
 use telemetry::Record;
 
@@ -59,6 +60,8 @@ pub enum Input {
     PoolsRead(Result<Vec<u8>, String>),
     /// The answer to [`Output::WritePools`].
     PoolsWritten(Result<(), WriteFault>),
+    /// The answer to [`Output::ChangeQuota`]: the rules of the whole file, or what is wrong; then the file is as it was.
+    QuotaChanged(Result<Rules, String>),
     /// Patroni was asked for the members of a cluster (`topology`).
     Patroni {
         /// Where.
@@ -124,6 +127,13 @@ pub enum Output {
         path: String,
         /// Its new content.
         bytes: Vec<u8>,
+    },
+    /// Change a line of the file of quotas, if the file is valid before and after. [`Input::QuotaChanged`] answers, before anything else is handled.
+    ChangeQuota {
+        /// The file.
+        path: String,
+        /// The line.
+        line: String,
     },
     /// The answer to [`Input::QueryServer`].
     ServerReply {

@@ -91,6 +91,7 @@ impl World {
                     | Output::Explained { .. }
                     | Output::ReadPools { .. }
                     | Output::WritePools { .. }
+                    | Output::ChangeQuota { .. }
                     | Output::PoolReply { .. }
                     | Output::Configured(_)
                     | Output::ReopenLog
@@ -208,6 +209,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Caches => Listing::Caches(vec![Default::default()]),
         Subject::Queues => Listing::Queues(vec![Default::default()]),
         Subject::Spans => Listing::Spans(Vec::new()),
+        Subject::Quotas => Listing::Quotas(Vec::new()),
     }
 }
 

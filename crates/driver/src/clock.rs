@@ -57,7 +57,7 @@ fn thread_cpu_us() -> u64 {
     microseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-fn wall_us() -> u64 {
+pub(crate) fn wall_us() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_micros().try_into().unwrap_or(u64::MAX))

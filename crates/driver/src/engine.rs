@@ -3,8 +3,8 @@
 //! Owns the choice of the driver and the falling back. Never touches a connection and never decides what shards do.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io, panic, process};
@@ -183,11 +183,21 @@ impl Engine {
         self.mailboxes.post(shard, MailboxMessage::Command(command));
     }
 
+    /// The accounts of quotas, over all shards.
+    #[must_use]
+    pub fn quotas(&self) -> Arc<Mutex<quota::Book>> {
+        Arc::clone(self.registry.quotas())
+    }
+
     /// Rows about what no shard knows; nothing for what shards know.
     #[must_use]
     pub fn inspect(&self, subject: Subject) -> Listing {
         match subject {
             Subject::Hosts => Listing::Hosts(self.helpers.known().host_rows()),
+            Subject::Quotas => {
+                let quotas = self.registry.quotas().lock().unwrap_or_else(PoisonError::into_inner);
+                Listing::Quotas(quotas.rows())
+            }
             Subject::Zones => Listing::Zones(self.helpers.known().zone_rows()),
             _ => Listing::Listeners(self.listeners.all.iter().map(|listener| listener.row()).collect()),
         }

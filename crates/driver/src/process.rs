@@ -64,6 +64,12 @@ pub fn monotonic_us() -> u64 {
     crate::clock::monotonic_us()
 }
 
+/// Seconds since 1970, by the clock that can be set.
+#[must_use]
+pub fn wall_s() -> u64 {
+    crate::clock::wall_us() / 1_000_000
+}
+
 /// Fills a buffer with the kernel's random bytes; ends the process where there are none.
 pub fn fill_random(bytes: &mut [u8]) {
     auth::Entropy::fill(&mut crate::entropy::KernelEntropy, bytes);

@@ -12,6 +12,7 @@ use pool::{
     CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
     SharedPool,
 };
+use quota::Book;
 use settings::QueueBy;
 
 use crate::ids::TableId;
@@ -19,6 +20,7 @@ use crate::ids::TableId;
 /// The directory of one process.
 pub struct ProcessRegistry {
     names: Mutex<Names>,
+    quotas: Arc<Mutex<Book>>,
     /// The shard of each client, by cancel key.
     cancel_keys: Mutex<HashMap<CancelKeyPrefix, (u16, u32)>>,
     process: Arc<ProcessCounts>,
@@ -46,6 +48,7 @@ impl ProcessRegistry {
         let busy_percent = (0..count).map(|_| AtomicU32::new(0)).collect();
         ProcessRegistry {
             names: Mutex::new(names),
+            quotas: Arc::default(),
             cancel_keys: Mutex::default(),
             process: Arc::default(),
             busy_percent,
@@ -65,6 +68,11 @@ impl ProcessRegistry {
         let shard = free.min_by_key(|shard| names.pools_begun[ShardId(*shard).index()]).unwrap_or(home);
         pool.spread_to(shard);
         ShardId(shard)
+    }
+
+    /// The accounts of quotas, which others look at, too.
+    pub(crate) fn quotas(&self) -> &Arc<Mutex<Book>> {
+        &self.quotas
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -138,6 +146,10 @@ impl PoolRegistry for ProcessRegistry {
 
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
         self.names().fair_shares.share(pool, by, subject, weight)
+    }
+
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut Book)) {
+        look(&mut self.quotas.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

@@ -52,13 +52,15 @@ pub enum Subject {
     Queues,
     /// One [`SpanRow`] per request of a trace, of the last ones.
     Spans,
+    /// One [`quota::QuotaRow`] per subject and resource that has a limit; of the process.
+    Quotas,
 }
 
 impl Subject {
     /// Listed once for the process; the others are listed by every shard.
     #[must_use]
     pub fn is_process_wide(self) -> bool {
-        matches!(self, Subject::Listeners | Subject::Hosts | Subject::Zones)
+        matches!(self, Subject::Listeners | Subject::Hosts | Subject::Zones | Subject::Quotas)
     }
 }
 

@@ -99,4 +99,6 @@ pub enum Listing {
     Queues(Vec<QueueRow>),
     /// [`crate::Subject::Spans`].
     Spans(Vec<SpanRow>),
+    /// [`crate::Subject::Quotas`].
+    Quotas(Vec<quota::QuotaRow>),
 }

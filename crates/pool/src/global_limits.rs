@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use quota::Book;
 use settings::QueueBy;
 
 use crate::{CacheBudget, FairPool, FairShare, KnownCluster};
@@ -225,6 +226,8 @@ pub trait PoolRegistry: Send + Sync {
     fn user(&self, name: &str) -> Arc<ConnectionCounts>;
     /// What a subject of a pool's fair queue has had; it has this weight from now on.
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare>;
+    /// Looks at the accounts of quotas, while nobody else does. Never to be called in the call.
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut Book));
     /// The process's counts.
     fn process(&self) -> Arc<ProcessCounts>;
     /// How many shards there are (1..=64).

@@ -29,6 +29,8 @@ pub struct Config {
     pub secrets: Arc<BTreeMap<String, String>>,
     /// The file `auth_hba_file`, with the maps of `auth_ident_file`; read only under `auth_type = hba`.
     pub hba: Arc<Hba>,
+    /// The file `quotas_file`: who may use how much.
+    pub quotas: Arc<quota::Rules>,
     /// What the settings of TLS name.
     pub tls_files: TlsFiles,
     /// Warnings to log.

@@ -285,6 +285,9 @@ live {
     queue_target: Duration, Seconds, "0", Reload,
         "While a pool's queue has not been empty for 0.1 s, clients that have waited for longer than so many seconds are refused as with queue_limit, so that those that are served are served in time. 0 is never.",
         own;
+    quotas_file: Option<String>, Text, "", Reload,
+        "Weir's own. File of quotas: how many connections, queries, bytes and how much server time users, groups, databases and application_names may have (docs/quotas.md). SET QUOTA writes it; it need not exist. What was used is kept beside it, in a file with `.usage` added to its name.",
+        own;
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";
     failover_timeout: Duration, Seconds, "30", Reload,

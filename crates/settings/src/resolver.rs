@@ -7,6 +7,7 @@ mod pools;
 use crate::files::Files;
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
+use crate::quotas_file::read_quotas;
 use crate::raw_config::{Assignment, RawConfig};
 use crate::table::TakesEffect;
 use crate::userlist::Userlist;
@@ -67,6 +68,10 @@ impl RawConfig {
         resolver.read_secrets(files);
         let findings = read_rules(files, &mut resolver.config);
         resolver.findings.extend(findings);
+        match read_quotas(files, &resolver.config.global) {
+            Ok(quotas) => resolver.config.quotas = quotas,
+            Err(findings) => resolver.findings.extend(findings),
+        }
         resolver.check_ldap_options(&self.assignments, &self.file);
         resolver.check_certificate_auth(&self.file);
         let patronis = resolver.config.patronis();

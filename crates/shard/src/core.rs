@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) now: Now,
     pub(crate) conns: Connections,
     pub(crate) local_pools: LocalPools,
+    /// Some subject has a quota.
+    pub(crate) has_quotas: bool,
     /// Answers that are used again.
     pub(crate) query_caches: QueryCaches,
     pub(crate) outbox: Outbox,
@@ -82,8 +84,10 @@ impl Core {
         entropy: Box<dyn Entropy>,
     ) -> Core {
         let tracked = Tracked::new(config.global.track_extra_parameters.iter().map(String::as_str));
+        pool_registry.with_quotas(&mut |book| book.set_rules(&config.quotas));
         Core {
             id,
+            has_quotas: !config.quotas.is_empty(),
             administration: Administration::default(),
             statistics: Statistics {
                 errors: ErrorCounts::default(),

@@ -10,7 +10,7 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::link::{
-    checkout, client_end, internal_query, listener, opening, overload, pins, sequences, server_end,
+    checkout, client_end, internal_query, listener, opening, overload, pins, quotas, sequences, server_end,
 };
 use crate::local_pools::table::PoolId;
 use crate::pools::{standbys, unused};
@@ -185,6 +185,11 @@ impl ShardState {
     /// A server that serves, or should have answered by now.
     fn check_server(&mut self, conn: ConnId) {
         let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.conns.server(conn) else { return };
+        let is_linked = matches!(server.phase, server::Phase::Linked(_));
+        if self.core.has_quotas && is_linked {
+            quotas::settle_linked(&mut self.core, conn);
+        }
         let Some(server) = self.core.conns.server(conn) else { return };
         if server.turn.is_some() {
             self.turn_goes_on(conn);

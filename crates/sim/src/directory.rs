@@ -25,6 +25,7 @@ struct Inner {
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
+    quotas: quota::Book,
     pools_on: Vec<u32>,
     busy_percent: Vec<u32>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
@@ -138,6 +139,10 @@ impl PoolRegistry for Names {
 
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
         self.with(|inner| inner.fair_shares.share(pool, by, subject, weight))
+    }
+
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut quota::Book)) {
+        self.with(|inner| look(&mut inner.quotas));
     }
 
     fn process(&self) -> Arc<ProcessCounts> {

@@ -36,6 +36,7 @@ states! {
     DUPLICATE_PREPARED             "42P05" "duplicate_prepared_statement";
     OUT_OF_MEMORY                  "53200" "out_of_memory";
     TOO_MANY_CONNECTIONS           "53300" "too_many_connections";
+    WARNING                        "01000" "warning";
     CONFIGURATION_LIMIT            "53400" "configuration_limit_exceeded";
     UNTRANSLATABLE                 "22P05" "untranslatable_character";
     PROGRAM_LIMIT                  "54000" "program_limit_exceeded";

@@ -7,6 +7,9 @@ use crate::statement::{ParseError, Statement};
 /// The longest statement that is looked at, in bytes.
 pub const LONGEST: usize = 1 << 20;
 
+/// What SET QUOTA sets is no setting.
+const QUOTA: &str = "quota";
+
 /// The values of `$1`, `$2`, ...; without them, these stand for themselves.
 type Values<'a> = Option<&'a [Option<String>]>;
 
@@ -90,7 +93,13 @@ fn first(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Option<String>, Pa
 /// What follows SET: `key = value` or `key TO value`.
 fn set(lexer: &mut Lexer<'_>, values: Values<'_>) -> Result<Statement, ParseError> {
     let key = name(lexer.next()?.ok_or(ParseError::Incomplete)?, values)?;
+    let rest = lexer.rest();
     match lexer.next()? {
+        Some(Token::Word(kind)) if key.eq_ignore_ascii_case(QUOTA) && !kind.eq_ignore_ascii_case("to") => {
+            // A line of the file of quotas, whose words are not the console's.
+            let line = rest.trim().trim_end_matches(';').trim_end();
+            return Ok(Statement::Set { key: QUOTA.to_owned(), value: line.to_owned() });
+        }
         Some(Token::Equals) => {}
         Some(Token::Word(to)) if to.eq_ignore_ascii_case("to") => {}
         _ => return Err(ParseError::Incomplete),

@@ -29,6 +29,11 @@ impl<'a> Lexer<'a> {
         Lexer { rest: sql }
     }
 
+    /// What is not read yet.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// The next token; None at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Token<'a>>, ParseError> {
         self.skip_blanks_and_comments()?;

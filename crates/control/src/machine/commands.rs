@@ -339,6 +339,9 @@ impl Control {
         if context.role < Role::Admin {
             return Err(CommandError::AdminNeeded);
         }
+        if key.eq_ignore_ascii_case("quota") {
+            return self.set_quota(context, value);
+        }
         let changed = settings::set(&self.config, key, value);
         let changed = changed.map_err(|fault| CommandError::Setting { key: key.to_owned(), fault })?;
         self.apply_setting(context.requester, key, value, changed);

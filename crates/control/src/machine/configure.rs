@@ -13,7 +13,8 @@ use crate::request::Requester;
 use crate::{CommandError, Control};
 
 /// Settings whose change requires files to be read.
-const FILE_SETTINGS: &[&str] = &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file", "pools_file"];
+const FILE_SETTINGS: &[&str] =
+    &["auth_file", "auth_type", "auth_hba_file", "auth_ident_file", "pools_file", "quotas_file"];
 
 impl Control {
     /// The file was read. An invalid one changes nothing.

@@ -9,6 +9,7 @@ mod configure;
 mod console_disconnect;
 mod dispatch;
 mod pool_changes;
+mod quotas;
 mod server_queries;
 mod shutdown;
 mod signals;
@@ -58,6 +59,8 @@ pub struct Control {
     /// Requests waiting for files to be read, in order.
     pub(crate) loading: VecDeque<Loading>,
     pub(crate) pools: PoolEditor,
+    /// Lines of `quotas_file` that are being changed, and for whom.
+    pub(crate) quota_changes: VecDeque<(Requester, String)>,
     /// Server queries that are EXPLAINs.
     pub(crate) explains: BTreeSet<u64>,
     pub(crate) now_us: u64,
@@ -82,6 +85,7 @@ impl Control {
             held: Vec::new(),
             loading: VecDeque::new(),
             pools: PoolEditor::default(),
+            quota_changes: VecDeque::new(),
             explains: BTreeSet::new(),
             now_us,
             next_sample_us,
@@ -115,6 +119,7 @@ impl Control {
             Input::CancelServerQuery { id } => self.cancel_server_query(id),
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
+            Input::QuotaChanged(outcome) => self.quota_changed(outcome),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
             Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}

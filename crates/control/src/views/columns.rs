@@ -338,6 +338,22 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW QUOTAS.
+    QuotaColumn {
+        Subject: text "subject",
+        Name: text "name",
+        Resource: text "resource",
+        Period: text "period",
+        Used: numeric "used",
+        Soft: numeric "soft",
+        Hard: numeric "hard",
+        GraceEnds: text "grace_ends",
+        PeriodEnds: text "period_ends",
+        State: text "state",
+    }
+}
+
+columns! {
     /// The columns of SHOW CLUSTERS.
     ClusterColumn {
         Database: text "database",
@@ -459,6 +475,9 @@ pub const CLIENT_WAITS: TypedView<ClientWaitColumn> = TypedView::new("CLIENT_WAI
 
 /// SHOW QUEUES.
 pub const QUEUES: TypedView<QueueColumn> = TypedView::new("QUEUES");
+
+/// SHOW QUOTAS.
+pub const QUOTAS: TypedView<QuotaColumn> = TypedView::new("QUOTAS");
 
 /// SHOW CLUSTERS.
 pub const CLUSTERS: TypedView<ClusterColumn> = TypedView::new("CLUSTERS");

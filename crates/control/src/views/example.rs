@@ -27,6 +27,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Caches => caches(),
         Subject::Queues => queues(),
         Subject::Spans => spans(),
+        Subject::Quotas => quotas(),
     }
 }
 
@@ -238,6 +239,20 @@ fn queues() -> Listing {
         turns: 120,
         server_us: 84_000,
         ..QueueRow::default()
+    }])
+}
+
+fn quotas() -> Listing {
+    let Ok(measure) = quota::Measure::read("queries/day") else { return Listing::Quotas(Vec::new()) };
+    Listing::Quotas(vec![quota::QuotaRow {
+        subject: quota::Subject::named(quota::SubjectKind::User, "alice"),
+        measure,
+        used: 104_220,
+        soft: 100_000,
+        hard: 120_000,
+        grace_ends_s: Some(1_764_806_400),
+        period_ends_s: Some(1_764_288_000),
+        state: quota::State::Soft,
     }])
 }
 

@@ -18,6 +18,7 @@ mod pins;
 mod pools;
 mod queries;
 mod queues;
+mod quotas;
 mod sockets;
 mod spans;
 mod stats;
@@ -37,9 +38,7 @@ pub use columns::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
     ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
-    QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS,
-    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
-    SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
+    QUERY_TEXTS, QUEUES, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn, QUOTAS, QuotaColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -183,6 +182,9 @@ pub static VIEWS: &[View] = &[
     typed(QUERY_HISTOGRAMS, &[Subject::Queries], queries::histograms).own("the same durations in buckets"),
     typed(QUERY_TEXTS, &[Subject::Queries], queries::texts).own(
         "a statement of each kind with parameters instead of values, as EXPLAIN (GENERIC_PLAN) takes it",
+    ),
+    typed(QUOTAS, &[Subject::Quotas], quotas::rows).own(
+        "quotas: what users, groups, databases and application_names have used, may use, and how they stand",
     ),
     streamed("SERVERS", &sockets::COLUMNS, &[Subject::Servers], sockets::plain),
     typed(SERVER_ERRORS, &[Subject::Pools], pools::server_errors)

@@ -12,6 +12,7 @@ mod hosts;
 mod pins;
 mod process;
 mod queues;
+mod quotas;
 mod statistics;
 mod waits;
 
@@ -20,8 +21,9 @@ use std::sync::Arc;
 
 use control::{
     CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
-    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QueueColumn,
-    SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS, WaitColumn,
+    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QUOTAS,
+    QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+    WAITS, WaitColumn,
 };
 use settings::Config;
 
@@ -58,6 +60,7 @@ pub(crate) struct MetricTables {
     caches: ViewTable<CacheColumn>,
     queues: ViewTable<QueueColumn>,
     waits: ViewTable<WaitColumn>,
+    quotas: ViewTable<QuotaColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -101,6 +104,7 @@ impl MetricsSource {
             caches,
             queues,
             waits,
+            quotas,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -115,6 +119,7 @@ impl MetricsSource {
             control_client.show(CACHE),
             control_client.show(QUEUES),
             control_client.show(WAITS),
+            control_client.show(QUOTAS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -132,6 +137,7 @@ impl MetricsSource {
             caches,
             queues,
             waits,
+            quotas,
             clients,
             process,
             alerts,
@@ -163,6 +169,7 @@ impl MetricTables {
         caches::write(page, &self.caches);
         queues::write(page, &self.queues);
         waits::write(page, &self.waits);
+        quotas::write(page, &self.quotas);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

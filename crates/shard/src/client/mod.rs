@@ -10,6 +10,7 @@ pub(crate) mod routed;
 use std::sync::Arc;
 
 use pool::{CancelKeyPrefix, FairShare, QueuePosition};
+use quota::ClientMeters;
 use session::replication::Kind;
 use session::{ClientStream, Listening, Parameters, RefusedRequest, Replication, Tracked};
 use settings::{Config, PoolMode};
@@ -83,6 +84,12 @@ pub(crate) struct Client {
     pub(crate) sequences_at: u64,
     /// What its subject has had of the servers of the pools that it has used, where their queues are fair.
     pub(crate) fair_shares: Vec<Arc<FairShare>>,
+    /// The quotas that it counts for, if there are any.
+    pub(crate) quota: Option<Box<ClientQuota>>,
+    /// Requests of it that were answered, and have not counted for a quota.
+    pub(crate) used_queries: u64,
+    /// The same of bytes both ways.
+    pub(crate) used_bytes: u64,
     /// The request that it is sending is refused.
     pub(crate) refusal: Option<Box<Refusal>>,
     /// It counts in `max_pinned`.
@@ -121,9 +128,20 @@ pub(crate) struct Client {
     pub(crate) query_tracker: Option<Box<QueryTracker>>,
 }
 
-/// A request that is refused (`queue_limit`, `queue_target`).
+/// What a client counts for.
+pub(crate) struct ClientQuota {
+    pub(crate) meters: ClientMeters,
+    /// Its server time has counted up to then.
+    pub(crate) settled_us: u64,
+    /// It got the warning that a soft limit is exceeded.
+    pub(crate) was_warned: bool,
+}
+
+/// A request that is refused (`queue_limit`, `queue_target`, quotas).
 pub(crate) struct Refusal {
     pub(crate) text: String,
+    /// Its SQLSTATE.
+    pub(crate) code: &'static str,
     pub(crate) request: RefusedRequest,
 }
 
@@ -170,6 +188,9 @@ impl Client {
             is_spelled: false,
             sequences_at: 0,
             fair_shares: Vec::new(),
+            quota: None,
+            used_queries: 0,
+            used_bytes: 0,
             refusal: None,
             pin: None,
             dedicated_request: None,

@@ -13,7 +13,9 @@ use crate::administration::PendingKind;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
-use crate::link::{checkout, client_end, fair, greet, internal_query, opening, permits, pins, server_end};
+use crate::link::{
+    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end,
+};
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::serves::Split;
 use crate::local_pools::table::PoolId;
@@ -273,6 +275,9 @@ impl ShardState {
         let old = std::mem::replace(&mut self.core.config, config);
         self.logins.configure(&self.core.config);
         self.track_as_configured();
+        if self.core.config.quotas != old.quotas {
+            quotas::configured(&mut self.core);
+        }
         let caches =
             |database: &str| self.core.config.database(database).is_some_and(|entry| entry.query_cache > 0);
         self.core.query_caches.retain(caches);

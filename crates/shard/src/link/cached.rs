@@ -10,7 +10,7 @@ use wire::tag::frontend as tag;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::link::{deferred_begin, relay, routing};
+use crate::link::{deferred_begin, quotas, relay, routing};
 use crate::local_pools::serves::Serves;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::query_cache::recording::{Recorded, Recording};
@@ -144,6 +144,9 @@ fn answered(
         local_pool.transacted(1, 0);
         local_pool.counters.bytes_received += bytes.len() as u64;
         local_pool.counters.bytes_sent += sent;
+    }
+    if core.has_quotas {
+        quotas::answered_without_server(core, conn, bytes.len() as u64 + sent);
     }
     deferred_begin::track(core, conn, bytes);
     if core.exporting.is_some() {

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
-    opening, overload, parameters, pins, positions, relations, relay, routing, sequences, server_end,
+    opening, overload, parameters, pins, positions, quotas, relations, relay, routing, sequences, server_end,
     session_state, shuffle, sql_statements, waits,
 };
 use crate::local_pools::local_pool::LocalPool;
@@ -198,7 +198,6 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
 /// true: a reply is whole (`answer`), the client's message is (`forward_to_server`), output is sent
 /// (`send_buffer_empty`), the pool's mode has changed (`configure`).
 pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
-    let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let server::Phase::Linked(client_conn) = server.phase else {
         return check_cancels_done(core, server_conn);
@@ -207,6 +206,25 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
         return;
     }
     server.protocol.mark_quiet();
+    if core.has_quotas {
+        return release_counted(core, server_conn, client_conn);
+    }
+    release_quiet(core, server_conn, client_conn);
+}
+
+/// [`release`] where the client counts for quotas.
+#[cold]
+#[inline(never)]
+fn release_counted(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    quotas::settle(core, client_conn, server_conn);
+    release_quiet(core, server_conn, client_conn);
+}
+
+/// A server that owes nothing leaves its client, if that does not keep it.
+#[inline(always)]
+fn release_quiet(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    let now_us = core.now.mono_us;
+    let Some(server) = core.conns.server_mut(server_conn) else { return };
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
         return notify::flush_ready(core, client_conn);
     }
@@ -243,6 +261,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
 /// Takes a server from its client, whatever state it is in. The caller decides what becomes of it.
 pub(crate) fn unlink(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;
+    if core.has_quotas {
+        quotas::settle_linked(core, server_conn);
+    }
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     fair::end(server, &mut core.local_pools, now_us);
     server.unlink();

@@ -176,6 +176,7 @@ pub(crate) fn log_client_disconnect(core: &mut Core, conn: ConnId, reason: &str)
 fn uncount(core: &mut Core, conn: ConnId) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     let counted = std::mem::take(&mut client.counted);
+    client.quota = None;
     if counted.process {
         core.process.clients.release();
     }

@@ -11,7 +11,7 @@ use wire::tag::frontend as tag;
 use crate::ConnId;
 use crate::client::{Client, Phase};
 use crate::core::Core;
-use crate::link::{cached, checkout, client_end, deferred_begin, overload, relay};
+use crate::link::{cached, checkout, client_end, deferred_begin, overload, quotas, relay};
 
 /// A message about a statement or portal is kept up to this size while its client has no server; a longer one has to be
 /// passed on in pieces.
@@ -30,7 +30,10 @@ pub(crate) fn idle_client_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     }
     match first_unsent_message(bytes, frame_bytes_max) {
         FirstMessage::NeedsServer => {
-            if deferred_begin::may_answer(client, bytes) && deferred_begin::answer(core, conn, bytes) {
+            let may_answer = deferred_begin::may_answer(client, bytes);
+            if core.has_quotas && quotas::stops(core, conn, bytes)
+                || may_answer && deferred_begin::answer(core, conn, bytes)
+            {
                 return None;
             }
             if !core.query_caches.are_none() && cached::answer(core, conn, bytes) {
@@ -70,6 +73,9 @@ pub(crate) fn idle_client_received_held(core: &mut Core, conn: ConnId) {
     match first_unsent_message(&client.request.held, frame_bytes_max) {
         FirstMessage::NeedsServer => {
             client.recording = None; // It was for an earlier request.
+            if core.has_quotas && quotas::stops(core, conn, &[]) {
+                return;
+            }
             match checkout::checkout(core, conn, &[]) {
                 Some(server) => relay::send_held(core, conn, server),
                 None => overload::admit(core, conn),

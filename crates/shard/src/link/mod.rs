@@ -25,6 +25,7 @@ pub(crate) mod parameters;
 pub(crate) mod permits;
 pub(crate) mod pins;
 pub(crate) mod positions;
+pub(crate) mod quotas;
 pub(crate) mod relations;
 pub(crate) mod relay;
 pub(crate) mod repeat;

@@ -95,7 +95,8 @@ fn refuse(core: &mut Core, conn: ConnId, why: &str) {
     if client.deferred_begin.is_some() {
         return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
     }
-    client.refusal = Some(Box::new(Refusal { text, request: RefusedRequest::default() }));
+    let code = sqlstate::TOO_MANY_CONNECTIONS;
+    client.refusal = Some(Box::new(Refusal { text, code, request: RefusedRequest::default() }));
     pins::release(core, conn); // One was reserved for the request.
     notify::flush_ready(core, conn); // What has come while it waited is between two requests.
     answer_refused(core, conn);
@@ -130,7 +131,7 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
                 at += length;
                 if matches!(answer, RefusedAnswer::Error | RefusedAnswer::ErrorAndReady) {
                     errors += 1;
-                    encode::error(&mut answers, "ERROR", sqlstate::TOO_MANY_CONNECTIONS, &refusal.text);
+                    encode::error(&mut answers, "ERROR", refusal.code, &refusal.text);
                 }
                 if matches!(answer, RefusedAnswer::Ready | RefusedAnswer::ErrorAndReady) {
                     encode::ready(&mut answers, Status::Idle);
@@ -145,7 +146,7 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
         }
     };
     client.request.held.extend_from_slice(&held[at..]);
-    let text = refusal.text.clone();
+    let (text, code) = (refusal.text.clone(), refusal.code);
     if !matches!(then, Then::IsServed) && (refusal.request.skips() || at < held.len()) {
         if client.request.held.is_empty() {
             encode::flush(&mut client.request.held); // Asks for nothing, and has what comes next looked at here.
@@ -153,14 +154,14 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
         client.refusal = Some(refusal);
     }
     core.outbox.write(conn, |out| out.extend_from_slice(&answers));
-    (0..errors).for_each(|_| core.count_error(conn, sqlstate::TOO_MANY_CONNECTIONS));
+    (0..errors).for_each(|_| core.count_error(conn, code));
     match then {
         Then::GoesOn => backpressure::resume_client(core, conn),
         Then::IsServed => {
             backpressure::resume_client(core, conn);
             first_message::idle_client_received_held(core, conn);
         }
-        Then::Ends => client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text),
+        Then::Ends => client_end::fail_client(core, conn, code, &text),
         Then::Judged(FirstMessage::Fault(fault)) => client_end::client_fault(core, conn, &fault),
         Then::Judged(_) => client_end::disconnect_client(core, conn, "client close request"),
     }

@@ -13,7 +13,7 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
     backpressure, cached, checkout, client_end, deferred_begin, first_message, internal_query,
-    leading_settings, left_behind, notify, parameters, repeat, routing, sequences, server_end,
+    leading_settings, left_behind, notify, parameters, quotas, repeat, routing, sequences, server_end,
     startup_values,
 };
 use crate::local_pools::local_pool::LocalPool;
@@ -58,6 +58,9 @@ impl Input<'_> {
 /// Bytes from a client that has a server.
 #[inline]
 pub(crate) fn linked_client_received(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) {
+    if core.has_quotas && quotas::ends_session(core, conn, server) {
+        return;
+    }
     forward_to_server(core, conn, server, Input::Received(bytes));
 }
 
@@ -170,6 +173,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     if begins && !received.is_empty() {
         (client.request_us, server.query_us) = (now_us, now_us);
     }
+    client.used_bytes += done as u64;
     if let Some(local_pool) = local_pool {
         count_request(local_pool, done, client.request.statements.is_some().then_some(&context));
     }
@@ -391,6 +395,8 @@ fn step_to_client(
     }
     let took_us = now_us.saturating_sub(server.query_us);
     let is_split = client.routed.is_split();
+    client.used_bytes += forwarded;
+    client.used_queries += u64::from(outcome.ready);
     if let Some(local_pool) = local_pool {
         let transaction_us = now_us.saturating_sub(server.transaction_us);
         count_step(local_pool, &outcome, forwarded, (took_us, transaction_us));

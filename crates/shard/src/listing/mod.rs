@@ -93,7 +93,7 @@ impl ShardState {
                 self.list_of_databases(request, subject)
             }
             // The process's, not a shard's.
-            Subject::Listeners | Subject::Hosts | Subject::Zones => {}
+            Subject::Listeners | Subject::Hosts | Subject::Zones | Subject::Quotas => {}
         }
     }
 

@@ -20,7 +20,7 @@ use crate::client::{DedicatedRequest, Phase};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::effects::{Effect, TlsRequest};
-use crate::link::{cancel_keys, client_end, fair, greet, opening};
+use crate::link::{cancel_keys, client_end, fair, greet, opening, quotas};
 use crate::login::{Logins, client_tls, counting, method};
 use crate::{Action, ClientMove, ConnId, pools};
 
@@ -169,6 +169,10 @@ impl Logins {
             let name = format!("{named} - {}", crate::log_format::peer(client.peer));
             client.parameters.set(APPLICATION_NAME, &name);
         }
+        if !quotas::enter(core, conn) {
+            return;
+        }
+        let Some(client) = core.conns.client_mut(conn) else { return };
         // A dedicated server gets the parameters of its replication client in its startup packet.
         let said_nothing = client.parameters.shared_with(&unsaid) || replicates;
         client.startup = (!said_nothing).then(|| client.parameters.clone());

@@ -25,7 +25,7 @@ use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
     backpressure, cancel_keys, checkout, client_end, fair, first_message, greet, listener, opening, permits,
-    pins, relay, routing, server_end, standbys,
+    pins, quotas, relay, routing, server_end, standbys,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -261,6 +261,7 @@ fn insert_client(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<String> 
     match local_pool {
         Some(local_pool) => {
             client_end::count_imported(core, conn, local_pool);
+            quotas::enter_anyway(core, conn);
             routing::note_imported(core, conn, has_written);
             if let Some(since_us) = pinned {
                 pins::import(core, conn, since_us);

@@ -49,6 +49,7 @@ struct Counts {
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
+    quotas: quota::Book,
     process: Arc<ProcessCounts>,
     cancel_keys: BTreeMap<CancelKeyPrefix, (u16, u32)>,
 }
@@ -91,6 +92,9 @@ impl PoolRegistry for OneShard {
     }
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
         self.counts.lock().unwrap().fair_shares.share(pool, by, subject, weight)
+    }
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut quota::Book)) {
+        look(&mut self.counts.lock().unwrap().quotas);
     }
     fn process(&self) -> Arc<ProcessCounts> {
         Arc::clone(&self.counts.lock().unwrap().process)

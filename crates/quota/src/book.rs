@@ -1,0 +1,497 @@
+//! The accounts of all subjects: what they may use, what they have used, and what their meters are told.
+//!
+//! Owns which subjects have an account: those that the file names, and those that a default limits, from their first login until nothing of them has to be remembered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::account::{StoredUsage, Usage, Verdict};
+use crate::calendar::utc;
+use crate::clock::WallClock;
+use crate::meter::{Counted, Meter, Standing};
+use crate::resource::{Measure, Resource};
+use crate::row::QuotaRow;
+use crate::rules::Rules;
+use crate::subject::Subject;
+
+/// So many subjects that only a default limits have accounts; further ones are not limited, so that names that clients choose do not fill the memory.
+const MOST_UNNAMED: usize = 65_536;
+
+/// What both clocks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instant {
+    /// Seconds since 1970.
+    pub wall_s: u64,
+    /// Microseconds of a clock that is never set.
+    pub mono_us: u64,
+}
+
+/// A subject stands otherwise than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// What it has used, of what, and how it stands.
+    pub row: QuotaRow,
+    /// What it stands at now.
+    pub verdict: Verdict,
+}
+
+/// What a client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Resource, figure, limit, and when it ends.
+    pub text: String,
+}
+
+#[derive(Debug)]
+struct Account {
+    meter: Arc<Meter>,
+    usages: BTreeMap<Measure, Usage>,
+}
+
+/// All accounts. What holds it says who may look at it when.
+#[derive(Debug, Default)]
+pub struct Book {
+    rules: Arc<Rules>,
+    accounts: BTreeMap<Subject, Account>,
+    unnamed: usize,
+    clock: WallClock,
+    now_s: u64,
+}
+
+impl Book {
+    /// Whether no subject has any limit: nothing has to be counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Other rules are in force. What was used of resources that are still limited stays.
+    pub fn set_rules(&mut self, rules: &Arc<Rules>) {
+        if Arc::ptr_eq(&self.rules, rules) {
+            return;
+        }
+        self.rules = Arc::clone(rules);
+        for subject in rules.named() {
+            if !self.accounts.contains_key(&subject) {
+                self.open(subject);
+            }
+        }
+        self.unnamed = 0;
+        let now_s = self.now_s;
+        self.accounts.retain(|subject, account| {
+            let limits = rules.limits_of(subject);
+            let is_held = Arc::strong_count(&account.meter) > 1;
+            account.usages.retain(|measure, _| limits.contains_key(measure));
+            for (measure, limit) in limits {
+                account.usages.entry(measure).or_insert_with(|| Usage::new(limit)).limit = limit;
+            }
+            account.judge(now_s);
+            let is_kept = is_held || !account.usages.is_empty();
+            self.unnamed += usize::from(is_kept && !rules.is_named(subject));
+            is_kept
+        });
+    }
+
+    fn open(&mut self, subject: Subject) -> &mut Account {
+        let (limits, now_s) = (self.rules.limits_of(&subject), self.now_s);
+        let usages = limits.into_iter().map(|(measure, limit)| (measure, Usage::new(limit))).collect();
+        let meter = Arc::new(Meter::new(subject.clone()));
+        let account = self.accounts.entry(subject).or_insert(Account { meter, usages });
+        account.judge(now_s);
+        account
+    }
+
+    /// The meters of a client: of each subject that it belongs to and that has limits.
+    pub fn meters(&mut self, user: &str, database: &str, application_name: &str) -> Vec<Arc<Meter>> {
+        let rules = Arc::clone(&self.rules);
+        let mut meters = Vec::new();
+        for subject in rules.subjects(user, database, application_name) {
+            match self.accounts.get(&subject) {
+                Some(account) if account.usages.is_empty() => {}
+                Some(account) => meters.push(Arc::clone(&account.meter)),
+                None if rules.limits_of(&subject).is_empty() || self.unnamed >= MOST_UNNAMED => {}
+                None => {
+                    self.unnamed += 1;
+                    meters.push(Arc::clone(&self.open(subject).meter));
+                }
+            }
+        }
+        meters
+    }
+
+    /// Collects what the meters have counted, and says what has changed. To be called about once a second.
+    pub fn tick(&mut self, now: Instant) -> Vec<Change> {
+        let (set_by_s, now_s) = (self.clock.look(now), now.wall_s);
+        self.now_s = now_s;
+        let mut changes = Vec::new();
+        let rules = Arc::clone(&self.rules);
+        self.accounts.retain(|subject, account| {
+            let counted = account.meter.collect();
+            let connections = u64::from(account.meter.connections());
+            for (measure, usage) in &mut account.usages {
+                if set_by_s != 0 {
+                    usage.clock_was_set(set_by_s);
+                }
+                match measure.resource() {
+                    Resource::Connections => usage.set(connections),
+                    resource => usage.add(*measure, of(counted, resource), now_s),
+                }
+                let before = std::mem::discriminant(&usage.verdict);
+                let verdict = usage.judge(*measure, now_s);
+                if std::mem::discriminant(&verdict) != before {
+                    changes.push(Change { row: row(subject, *measure, usage), verdict });
+                }
+            }
+            account.tell_meter(now_s);
+            let is_needed = rules.is_named(subject)
+                || Arc::strong_count(&account.meter) > 1
+                || !account.usages.values().all(Usage::is_unused);
+            self.unnamed -= usize::from(!is_needed);
+            is_needed
+        });
+        changes
+    }
+
+    /// What is shown, in the order of subjects.
+    #[must_use]
+    pub fn rows(&self) -> Vec<QuotaRow> {
+        let of = |(subject, account): (&Subject, &Account)| {
+            let live = u64::from(account.meter.connections());
+            let rows: Vec<_> =
+                account.usages.iter().map(|(measure, usage)| row(subject, *measure, usage)).collect();
+            rows.into_iter().map(move |row| match row.measure.resource() {
+                Resource::Connections => QuotaRow { used: live, ..row },
+                _ => row,
+            })
+        };
+        self.accounts.iter().flat_map(of).collect()
+    }
+
+    /// What a client of this subject is told when a connection of it is refused.
+    #[must_use]
+    pub fn refused_connection(&self, subject: &Subject) -> Refused {
+        let account = self.accounts.get(subject);
+        let is_of = |measure: &Measure| measure.resource() == Resource::Connections;
+        let found = account.and_then(|account| account.usages.iter().find(|(measure, _)| is_of(measure)));
+        let text = found.map_or_else(
+            || format!("quota of {subject} exceeded: connections"),
+            |(_, usage)| {
+                let (soft, hard) = (usage.limit.soft, usage.limit.hard);
+                let limit = match usage.verdict {
+                    Verdict::GraceOver => format!("soft limit {soft}, grace time over"),
+                    _ => format!("hard limit {hard}"),
+                };
+                format!("quota of {subject} exceeded: connections: {limit}; ends when one of its connections is closed")
+            },
+        );
+        Refused { text }
+    }
+
+    /// What a client of this subject is told: why its requests are refused, or of which soft limit it is warned. None if there is nothing to be told any more.
+    #[must_use]
+    pub fn told(&self, subject: &Subject, standing: Standing) -> Option<Refused> {
+        let account = self.accounts.get(subject)?;
+        let concerns = |(measure, usage): &(&Measure, &Usage)| match standing {
+            Standing::Within => false,
+            Standing::OverSoft => usage.verdict != Verdict::Within,
+            Standing::Refused => usage.verdict.refuses() && measure.period().is_some(),
+        };
+        let (measure, usage) = account.usages.iter().find(concerns)?;
+        let row = row(subject, *measure, usage);
+        Some(Refused { text: sentence(&row, usage.verdict) })
+    }
+
+    /// What a store had, when it is opened: what was counted meanwhile is added to it.
+    pub fn restore(&mut self, stored: &[StoredUsage], now: Instant) {
+        self.now_s = now.wall_s;
+        self.for_stored(stored, |measure, usage, stored| usage.restore(measure, stored, now.wall_s));
+    }
+
+    /// What another process has added to its own count since the store was handed over.
+    pub fn absorb(&mut self, others: &[StoredUsage], now: Instant) {
+        self.now_s = now.wall_s;
+        self.for_stored(others, |measure, usage, stored| usage.absorb(measure, stored, now.wall_s));
+    }
+
+    /// These could not be stored.
+    pub fn put_back(&mut self, unstored: &[StoredUsage]) {
+        self.for_stored(unstored, |_, usage, stored| usage.put_back(stored));
+    }
+
+    fn for_stored(&mut self, stored: &[StoredUsage], each: impl Fn(Measure, &mut Usage, &StoredUsage)) {
+        let now_s = self.now_s;
+        for usage in stored {
+            let Some((subject, measure)) = key_of(&usage.key) else { continue };
+            if !self.accounts.contains_key(&subject) {
+                let is_limited = self.rules.limits_of(&subject).contains_key(&measure);
+                if !is_limited || self.unnamed >= MOST_UNNAMED {
+                    continue;
+                }
+                self.unnamed += 1;
+                self.open(subject.clone());
+            }
+            let Some(account) = self.accounts.get_mut(&subject) else { continue };
+            if let Some(of) = account.usages.get_mut(&measure) {
+                each(measure, of, usage);
+            }
+            account.judge(now_s);
+        }
+    }
+
+    /// A store has nothing of it.
+    pub fn mark_changed(&mut self) {
+        let usages = self.accounts.values_mut().flat_map(|account| account.usages.values_mut());
+        usages.for_each(Usage::mark_changed);
+    }
+
+    /// What a store has to have: everything that has changed since the last call.
+    pub fn take_changed(&mut self) -> Vec<StoredUsage> {
+        let mut changed = Vec::new();
+        for (subject, account) in &mut self.accounts {
+            for (measure, usage) in &mut account.usages {
+                let key = || format!("{subject} {measure}");
+                changed.extend(usage.take_changed(key, measure.period().is_some()));
+            }
+        }
+        changed
+    }
+}
+
+impl Account {
+    fn judge(&mut self, now_s: u64) {
+        for (measure, usage) in &mut self.usages {
+            usage.add(*measure, 0, now_s);
+            usage.judge(*measure, now_s);
+        }
+        self.tell_meter(now_s);
+    }
+
+    fn tell_meter(&self, now_s: u64) {
+        let mut standing = Standing::Within;
+        let mut most = 0;
+        for (measure, usage) in &self.usages {
+            standing = standing.max(match usage.verdict {
+                Verdict::Within => Standing::Within,
+                Verdict::OverSoft { .. } => Standing::OverSoft,
+                _ if measure.period().is_some() => Standing::Refused,
+                // The connections that are there go on.
+                Verdict::GraceOver => Standing::OverSoft,
+                Verdict::HardReached if usage.limit.soft > 0 => Standing::OverSoft,
+                Verdict::HardReached => Standing::Within,
+            });
+            if measure.resource() == Resource::Connections {
+                // Once the grace time is over the soft limit is as hard as the other.
+                most = if usage.is_grace_over(now_s) { usage.limit.soft } else { usage.limit.hard };
+            }
+        }
+        self.meter.set_connections_most(u32::try_from(most).unwrap_or(u32::MAX));
+        self.meter.set_standing(standing);
+    }
+}
+
+fn of(counted: Counted, resource: Resource) -> u64 {
+    match resource {
+        Resource::Connections => 0,
+        Resource::ServerSeconds => counted.server_us,
+        Resource::Queries => counted.queries,
+        Resource::Bytes => counted.bytes,
+    }
+}
+
+fn row(subject: &Subject, measure: Measure, usage: &Usage) -> QuotaRow {
+    QuotaRow {
+        subject: subject.clone(),
+        measure,
+        used: usage.used / measure.resource().units(),
+        soft: usage.limit.soft,
+        hard: usage.limit.hard,
+        grace_ends_s: usage.grace_ends_s(),
+        period_ends_s: usage.ends_s(measure),
+        state: usage.verdict.into(),
+    }
+}
+
+/// The words of `warnquota`, for one resource.
+fn sentence(row: &QuotaRow, verdict: Verdict) -> String {
+    let QuotaRow { subject, measure, used, soft, hard, .. } = row;
+    let begin = |what: &str| format!("quota of {subject} exceeded: {measure}: {used} used, {what}");
+    let until = row.period_ends_s.map_or(String::new(), |ends_s| format!("; refused until {}", utc(ends_s)));
+    match verdict {
+        Verdict::HardReached => begin(&format!("hard limit {hard}{until}")),
+        Verdict::GraceOver => begin(&format!("soft limit {soft}, grace time over{until}")),
+        Verdict::Within | Verdict::OverSoft { .. } => match row.grace_ends_s {
+            Some(ends_s) => begin(&format!("soft limit {soft}; grace time ends {}", utc(ends_s))),
+            None => begin(&format!("soft limit {soft}")),
+        },
+    }
+}
+
+impl Change {
+    /// As a line of the log.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self.verdict {
+            Verdict::Within => format!(
+                "quota of {}: {}: {} used, within limits",
+                self.row.subject, self.row.measure, self.row.used
+            ),
+            verdict => sentence(&self.row, verdict),
+        }
+    }
+}
+
+/// The subject and the resource of a key.
+fn key_of(key: &str) -> Option<(Subject, Measure)> {
+    use crate::text::{Line, read_line};
+    match read_line(&format!("{key} hard=1")).ok()? {
+        Line::Limit(subject, measure, _) => Some((subject, measure)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{ClientMeters, State, SubjectKind};
+
+    const NOON: u64 = 20_000 * 86_400 + 43_200;
+
+    fn at(second: u64) -> Instant {
+        Instant { wall_s: NOON + second, mono_us: second * 1_000_000 }
+    }
+
+    fn book(rules: &str) -> Book {
+        let mut book = Book::default();
+        book.tick(at(0));
+        book.set_rules(&Arc::new(Rules::read(rules.as_bytes()).unwrap()));
+        book
+    }
+
+    fn client(book: &mut Book, user: &str) -> ClientMeters {
+        ClientMeters::enter_anyway(book.meters(user, "d", "app"), false)
+    }
+
+    fn used(book: &Book) -> Vec<(String, u64, State)> {
+        book.rows()
+            .into_iter()
+            .map(|row| (format!("{} {}", row.subject, row.measure), row.used, row.state))
+            .collect()
+    }
+
+    #[test]
+    fn subjects_of_a_default_come_with_their_clients_and_go_with_them() {
+        let mut book = book("user default queries/hour hard=5\nuser own connections hard=3");
+        assert_eq!(used(&book).len(), 2, "{:?}", used(&book));
+        let alice = client(&mut book, "alice");
+        alice.add(0, 2, 9);
+        book.tick(at(1));
+        assert!(used(&book).contains(&("user alice queries/hour".to_owned(), 2, State::Within)));
+        drop(alice);
+        book.tick(at(2));
+        assert_eq!(used(&book).len(), 3, "what it has used is remembered");
+        book.tick(at(3_600));
+        assert_eq!(used(&book).len(), 2);
+    }
+
+    #[test]
+    fn names_that_clients_choose_do_not_fill_the_memory() {
+        let mut book =
+            book("application_name default queries/day hard=5\napplication_name own queries/day hard=5");
+        for number in 0..MOST_UNNAMED + 10 {
+            ClientMeters::enter_anyway(book.meters("u", "d", &number.to_string()), false).add(0, 1, 0);
+        }
+        assert_eq!(book.accounts.len(), MOST_UNNAMED + 1);
+        assert_eq!(book.meters("u", "d", "own").len(), 1, "those that are named are always limited");
+        book.tick(at(1));
+        book.tick(at(86_400));
+        assert_eq!((book.accounts.len(), book.unnamed), (1, 0));
+    }
+
+    #[test]
+    fn a_change_is_told_once() {
+        let mut book = book("user a queries/day soft=2 hard=4");
+        let a = client(&mut book, "a");
+        let told = |book: &mut Book, second| {
+            book.tick(at(second)).iter().map(Change::text).collect::<Vec<_>>().join("|")
+        };
+        a.add(0, 3, 0);
+        assert!(told(&mut book, 1).contains("queries/day: 3 used, soft limit 2; grace time ends 2024-10-11"));
+        assert_eq!(told(&mut book, 2), "");
+        a.add(0, 1, 0);
+        assert!(told(&mut book, 3).contains("4 used, hard limit 4; refused until 2024-10-05 00:00:00 UTC"));
+        assert!(told(&mut book, 43_200).contains("0 used, within limits"));
+    }
+
+    #[test]
+    fn other_rules_leave_what_was_used() {
+        let mut book = book("user a queries/day hard=4\nuser b queries/day hard=4");
+        let a = client(&mut book, "a");
+        a.add(0, 4, 0);
+        book.tick(at(1));
+        assert_eq!(a.concern().map(|(standing, _)| standing), Some(Standing::Refused));
+        book.set_rules(&Arc::new(Rules::read(b"user a queries/day hard=5").unwrap()));
+        assert_eq!(used(&book), [("user a queries/day".to_owned(), 4, State::Within)]);
+        assert!(a.concern().is_none(), "at once");
+    }
+
+    #[test]
+    fn when_the_grace_time_is_over_the_soft_limit_is_a_hard_one_for_connections() {
+        let mut book = book("user a connections soft=1 hard=3 grace=60");
+        let (one, two) = (client(&mut book, "a"), client(&mut book, "a"));
+        book.tick(at(1));
+        let enters = |book: &mut Book| ClientMeters::enter(book.meters("a", "d", ""), false).is_ok();
+        assert!(enters(&mut book));
+        book.tick(at(61));
+        assert!(!enters(&mut book));
+        let subject = Subject::named(SubjectKind::User, "a");
+        assert!(book.refused_connection(&subject).text.contains("soft limit 1, grace time over"));
+        assert!(
+            one.concern().is_some_and(|(standing, _)| standing == Standing::OverSoft),
+            "those that are there go on"
+        );
+        drop(one);
+        book.tick(at(62));
+        assert!(enters(&mut book), "below the soft limit the clock ends");
+        drop(two);
+    }
+
+    #[test]
+    fn what_was_stored_is_there_again_with_what_was_counted_since() {
+        let rules = "group g = a\ngroup g bytes/day hard=100\nuser default queries/day hard=9";
+        let mut before = book(rules);
+        client(&mut before, "a \"b\"").add(0, 3, 7);
+        client(&mut before, "a").add(0, 2, 5);
+        before.tick(at(1));
+        let stored = before.take_changed();
+        assert_eq!(stored.len(), 3, "{stored:?}");
+        let mut after = book(rules);
+        client(&mut after, "a").add(0, 1, 1);
+        after.tick(at(2));
+        after.restore(&stored, at(2));
+        let rows: Vec<_> = used(&after).into_iter().map(|(key, used, _)| (key, used)).collect();
+        let expected =
+            [("group g bytes/day", 6), ("user a queries/day", 3), ("user \"a \"\"b\"\"\" queries/day", 3)];
+        for (key, used) in expected {
+            assert!(rows.contains(&(key.to_owned(), used)), "{key}: {rows:?}");
+        }
+        after.absorb(&stored, at(2));
+        assert!(used(&after).iter().any(|(key, used, _)| key == "user a queries/day" && *used == 5));
+        after.restore(
+            &[StoredUsage { key: "nonsense".into(), period_s: 0, used: 1, added: 1, over_since_s: 0 }],
+            at(2),
+        );
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_forward_does_not_end_the_grace_time() {
+        let mut book = book("user a queries/month soft=2 grace=1h");
+        let a = client(&mut book, "a");
+        a.add(0, 3, 0);
+        book.tick(at(1));
+        book.tick(Instant { wall_s: NOON + 90_000, mono_us: 2_000_000 });
+        assert_eq!(used(&book)[0].2, State::Soft, "a day on, within the month");
+        book.tick(Instant { wall_s: NOON + 93_700, mono_us: 3_702_000_000 });
+        assert_eq!(used(&book)[0].2, State::Grace);
+    }
+}

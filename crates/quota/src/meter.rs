@@ -1,0 +1,238 @@
+//! The counters that the shards' threads add to: atomics, touched when a client logs in, when a server is released, and read when a request begins.
+//!
+//! Owns counting connections exactly. What was used in a period, and what that means, is the [`crate::Book`]'s.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::subject::Subject;
+
+/// How a subject stands with its quotas, as shards need to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Nothing to be said.
+    Within,
+    /// Above a soft limit: its clients are warned.
+    OverSoft,
+    /// Its requests are refused.
+    Refused,
+}
+
+/// What one subject uses.
+#[derive(Debug)]
+pub struct Meter {
+    subject: Subject,
+    connections: AtomicU32,
+    /// So many connections are allowed; 0 is any number.
+    connections_most: AtomicU32,
+    server_us: AtomicU64,
+    queries: AtomicU64,
+    bytes: AtomicU64,
+    standing: AtomicU8,
+}
+
+/// What was counted since it was collected last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) server_us: u64,
+    pub(crate) queries: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(subject: Subject) -> Meter {
+        Meter {
+            subject,
+            connections: AtomicU32::new(0),
+            connections_most: AtomicU32::new(0),
+            server_us: AtomicU64::new(0),
+            queries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            standing: AtomicU8::new(0),
+        }
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.standing.load(Ordering::Relaxed) {
+            0 => Standing::Within,
+            1 => Standing::OverSoft,
+            _ => Standing::Refused,
+        }
+    }
+
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.standing.store(standing as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_connections_most(&self, most: u32) {
+        self.connections_most.store(most, Ordering::Release);
+    }
+
+    /// One more connection, if it is allowed or nobody asks whether it is.
+    fn take(&self, is_bound: bool) -> bool {
+        let most = if is_bound { self.connections_most.load(Ordering::Acquire) } else { 0 };
+        let more = |open: u32| (most == 0 || open < most).then_some(open + 1);
+        self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    fn release(&self) {
+        let before = self.connections.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a connection was released twice");
+    }
+
+    fn add(&self, counted: Counted) {
+        self.server_us.fetch_add(counted.server_us, Ordering::Relaxed);
+        self.queries.fetch_add(counted.queries, Ordering::Relaxed);
+        self.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
+    }
+
+    /// What was counted since the last call.
+    pub(crate) fn collect(&self) -> Counted {
+        let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => counter.swap(0, Ordering::Relaxed),
+        };
+        Counted { server_us: take(&self.server_us), queries: take(&self.queries), bytes: take(&self.bytes) }
+    }
+}
+
+/// The meters of one client, in each of which its connection counts until it is dropped.
+#[derive(Debug)]
+pub struct ClientMeters {
+    meters: Box<[Arc<Meter>]>,
+    is_exempt: bool,
+}
+
+impl ClientMeters {
+    /// Counts a connection in all of them; where one does not allow it, it counts in none and that one is returned.
+    ///
+    /// # Errors
+    /// The meter that is full.
+    pub fn enter(meters: Vec<Arc<Meter>>, is_exempt: bool) -> Result<ClientMeters, Arc<Meter>> {
+        let full = meters.iter().position(|meter| !meter.take(!is_exempt));
+        match full {
+            None => Ok(ClientMeters { meters: meters.into_boxed_slice(), is_exempt }),
+            Some(full) => {
+                meters[..full].iter().for_each(|meter| meter.release());
+                Err(Arc::clone(&meters[full]))
+            }
+        }
+    }
+
+    /// Counts a connection that is there already, whether it is allowed or not.
+    #[must_use]
+    pub fn enter_anyway(meters: Vec<Arc<Meter>>, is_exempt: bool) -> ClientMeters {
+        meters.iter().for_each(|meter| _ = meter.take(false));
+        ClientMeters { meters: meters.into_boxed_slice(), is_exempt }
+    }
+
+    /// The meter that a request that begins has to look at: one that refuses it, else one that is above a soft limit.
+    #[inline]
+    #[must_use]
+    pub fn concern(&self) -> Option<(Standing, &Arc<Meter>)> {
+        if self.is_exempt {
+            return None;
+        }
+        let mut worst: Option<(Standing, &Arc<Meter>)> = None;
+        for meter in &self.meters {
+            let standing = meter.standing();
+            if standing > worst.map_or(Standing::Within, |(worst, _)| worst) {
+                worst = Some((standing, meter));
+            }
+        }
+        worst
+    }
+
+    /// What a turn of its client has used.
+    pub fn add(&self, server_us: u64, queries: u64, bytes: u64) {
+        let counted = Counted { server_us, queries, bytes };
+        self.meters.iter().for_each(|meter| meter.add(counted));
+    }
+}
+
+impl Drop for ClientMeters {
+    fn drop(&mut self) {
+        self.meters.iter().for_each(|meter| meter.release());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SubjectKind;
+
+    fn meter(most: u32) -> Arc<Meter> {
+        let meter = Arc::new(Meter::new(Subject::named(SubjectKind::User, "u")));
+        meter.set_connections_most(most);
+        meter
+    }
+
+    #[test]
+    fn a_connection_counts_in_all_meters_or_in_none() {
+        let (wide, narrow) = (meter(0), meter(1));
+        let both = || vec![Arc::clone(&wide), Arc::clone(&narrow)];
+        let first = ClientMeters::enter(both(), false).expect("there is room");
+        let full = ClientMeters::enter(both(), false).expect_err("it is full");
+        assert!(Arc::ptr_eq(&full, &narrow));
+        assert_eq!((wide.connections(), narrow.connections()), (1, 1));
+        let exempt = ClientMeters::enter(both(), true).expect("it is exempt");
+        let anyway = ClientMeters::enter_anyway(both(), false);
+        assert_eq!((wide.connections(), narrow.connections()), (3, 3));
+        drop((first, exempt, anyway));
+        assert_eq!((wide.connections(), narrow.connections()), (0, 0));
+    }
+
+    #[test]
+    fn no_thread_takes_more_than_is_allowed() {
+        let narrow = meter(7);
+        let held: usize = std::thread::scope(|scope| {
+            let take = || {
+                let taken: Vec<_> = (0..100)
+                    .filter_map(|_| ClientMeters::enter(vec![Arc::clone(&narrow)], false).ok())
+                    .collect();
+                let count = taken.len();
+                std::mem::forget(taken);
+                count
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it counts")).sum()
+        });
+        assert_eq!((held, narrow.connections()), (7, 7));
+    }
+
+    #[test]
+    fn the_worst_meter_is_a_requests_concern() {
+        let (a, b) = (meter(0), meter(0));
+        let of = |is_exempt| ClientMeters::enter_anyway(vec![Arc::clone(&a), Arc::clone(&b)], is_exempt);
+        assert!(of(false).concern().is_none());
+        a.set_standing(Standing::OverSoft);
+        assert!(matches!(of(false).concern(), Some((Standing::OverSoft, meter)) if Arc::ptr_eq(meter, &a)));
+        b.set_standing(Standing::Refused);
+        assert!(matches!(of(false).concern(), Some((Standing::Refused, meter)) if Arc::ptr_eq(meter, &b)));
+        assert!(of(true).concern().is_none());
+    }
+
+    #[test]
+    fn what_was_counted_is_collected_once() {
+        let a = meter(0);
+        let client = ClientMeters::enter_anyway(vec![Arc::clone(&a)], false);
+        client.add(5, 1, 100);
+        client.add(6, 1, 0);
+        assert_eq!(a.collect(), Counted { server_us: 11, queries: 2, bytes: 100 });
+        assert_eq!(a.collect(), Counted::default());
+    }
+}

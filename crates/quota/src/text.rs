@@ -1,0 +1,374 @@
+//! The file of quotas as it is written: its lines, and changes that leave the others as they are.
+
+use crate::limit::{self, DEFAULT_GRACE_S, Limit};
+use crate::resource::Measure;
+use crate::rules::{QuotaError, Rules};
+use crate::subject::{DEFAULT, LONGEST_NAME, Subject, SubjectKind, quoted};
+
+/// What one line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Nothing, or a comment.
+    Empty,
+    /// The members of a group.
+    Group(Box<str>, Vec<Box<str>>),
+    /// A limit.
+    Limit(Subject, Measure, Limit),
+}
+
+/// What a change says of its subject and resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Order {
+    Put(Line),
+    /// The line is to be removed.
+    Remove(Subject, Measure),
+}
+
+/// The file's text, to be edited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotasText {
+    text: String,
+}
+
+impl QuotasText {
+    /// A file with these bytes.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(bytes: &[u8]) -> Result<(QuotasText, Rules), Vec<QuotaError>> {
+        let rules = Rules::read(bytes)?;
+        Ok((QuotasText { text: String::from_utf8_lossy(bytes).into_owned() }, rules))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
+    /// Does what an order says: a line as in the file, which replaces the one of its subject and resource or is put behind the last line of its subject; with
+    /// `none` in place of the limits that line is removed. The rules that follow are returned.
+    ///
+    /// ```
+    /// let (mut text, _) = weir_quota::QuotasText::read(b"user a queries/day hard=5 # few\n").unwrap();
+    /// text.change("user a queries/day soft=3 hard=9").unwrap();
+    /// assert_eq!(text.bytes(), b"user a queries/day soft=3 hard=9 # few\n");
+    /// text.change("user a queries/day none").unwrap();
+    /// assert_eq!(text.bytes(), b"");
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong with the order; nothing is changed.
+    pub fn change(&mut self, order: &str) -> Result<Rules, String> {
+        if order.contains(['\n', '\r']) {
+            return Err("more than one line".to_owned());
+        }
+        let order = read_order(order)?;
+        let mut lines: Vec<String> = self.text.lines().map(str::to_owned).collect();
+        let said: Vec<Line> = lines.iter().map(|line| read_line(line).unwrap_or(Line::Empty)).collect();
+        let place = said.iter().position(|line| is_about(line, &order));
+        match (&order, place) {
+            (Order::Put(line), Some(place)) => {
+                let comment =
+                    comment_of(&lines[place]).map_or(String::new(), |comment| format!(" {comment}"));
+                lines[place] = written(line) + &comment;
+            }
+            (Order::Put(line), None) => {
+                let behind = said.iter().rposition(|other| has_same_subject(other, line));
+                lines.insert(behind.map_or(lines.len(), |last| last + 1), written(line));
+            }
+            (Order::Remove(..), Some(place)) => drop(lines.remove(place)),
+            (Order::Remove(subject, measure), None) => {
+                return Err(format!("{subject} has no line for {measure}"));
+            }
+        }
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let rules = Rules::read(text.as_bytes())
+            .map_err(|errors| errors.first().map_or(String::new(), |error| error.message.clone()))?;
+        self.text = text;
+        Ok(rules)
+    }
+}
+
+fn read_order(order: &str) -> Result<Order, String> {
+    let mut tokens = Tokens(order);
+    let (kind, name) = (tokens.next()?, tokens.next()?);
+    if let (Some(Token::Word(kind)), Some(_), Some(Token::Word(measure)), Some(Token::Word("none")), None) =
+        (&kind, &name, tokens.next()?, tokens.next()?, tokens.next()?)
+    {
+        let kind = kind_of(kind)?;
+        return Ok(Order::Remove(subject(kind, name)?, Measure::read(measure)?));
+    }
+    match read_line(order)? {
+        Line::Empty => Err("a quota is expected: SUBJECT NAME RESOURCE soft=N hard=N".to_owned()),
+        line => Ok(Order::Put(line)),
+    }
+}
+
+fn is_about(line: &Line, order: &Order) -> bool {
+    match (line, order) {
+        (Line::Group(name, _), Order::Put(Line::Group(wanted, _))) => name == wanted,
+        (
+            Line::Limit(subject, measure, _),
+            Order::Put(Line::Limit(wanted, of, _)) | Order::Remove(wanted, of),
+        ) => subject == wanted && measure == of,
+        _ => false,
+    }
+}
+
+fn has_same_subject(line: &Line, other: &Line) -> bool {
+    match (line, other) {
+        (Line::Limit(subject, ..), Line::Limit(wanted, ..)) => subject == wanted,
+        (Line::Group(name, _), Line::Limit(wanted, ..)) => {
+            wanted.kind == SubjectKind::Group && wanted.name.as_ref() == Some(name)
+        }
+        _ => false,
+    }
+}
+
+fn written(line: &Line) -> String {
+    match line {
+        Line::Empty => String::new(),
+        Line::Group(name, members) => {
+            let members: Vec<_> = members.iter().map(|member| quoted(member)).collect();
+            format!("group {} = {}", quoted(name), members.join(", "))
+        }
+        Line::Limit(subject, measure, limit) => format!("{subject} {measure} {limit}"),
+    }
+}
+
+/// What stands behind the last token of a line.
+fn comment_of(line: &str) -> Option<&str> {
+    let mut tokens = Tokens(line);
+    while let Ok(Some(_)) = tokens.next() {}
+    let rest = tokens.0.trim();
+    rest.starts_with('#').then_some(rest)
+}
+
+/// Reads a line.
+pub(crate) fn read_line(line: &str) -> Result<Line, String> {
+    let mut tokens = Tokens(line);
+    let Some(first) = tokens.next()? else { return Ok(Line::Empty) };
+    let Token::Word(word) = first else { return Err(unexpected(&first)) };
+    let kind = kind_of(word)?;
+    let name = tokens.next()?;
+    let third = tokens.next()?;
+    if let (SubjectKind::Group, Some(Token::Equals)) = (kind, &third) {
+        let Some(name) = subject(kind, name)?.name else {
+            return Err("group default stands for all groups: it has no members of its own".to_owned());
+        };
+        return Ok(Line::Group(name, members(&mut tokens)?));
+    }
+    let subject = subject(kind, name)?;
+    let measure = match third {
+        Some(Token::Word(measure)) => Measure::read(measure)?,
+        Some(other) => return Err(unexpected(&other)),
+        None => return Err(format!("{subject}: a resource is expected")),
+    };
+    Ok(Line::Limit(subject, measure, limits(&mut tokens, measure)?))
+}
+
+fn kind_of(word: &str) -> Result<SubjectKind, String> {
+    SubjectKind::of(word).ok_or_else(|| {
+        format!("unknown subject \"{word}\": is not one of user, group, database, application_name")
+    })
+}
+
+fn subject(kind: SubjectKind, name: Option<Token<'_>>) -> Result<Subject, String> {
+    match name {
+        Some(Token::Word(DEFAULT)) => Ok(Subject::default_of(kind)),
+        Some(token) => Ok(Subject::named(kind, &token.name()?)),
+        None => Err(format!("{}: a name is expected", kind.word())),
+    }
+}
+
+fn members(tokens: &mut Tokens<'_>) -> Result<Vec<Box<str>>, String> {
+    let mut members: Vec<Box<str>> = Vec::new();
+    loop {
+        let Some(token) = tokens.next()? else { return Err("a member is expected".to_owned()) };
+        let member = token.name()?.into_boxed_str();
+        if members.contains(&member) {
+            return Err(format!("member \"{member}\" appears twice"));
+        }
+        members.push(member);
+        match tokens.next()? {
+            None => return Ok(members),
+            Some(Token::Comma) => {}
+            Some(other) => return Err(unexpected(&other)),
+        }
+    }
+}
+
+/// `soft=N`, `hard=N` and `grace=T`, each once at most, in any order, one of the first two at least.
+fn limits(tokens: &mut Tokens<'_>, measure: Measure) -> Result<Limit, String> {
+    let (mut soft, mut hard, mut grace) = (None, None, None);
+    while let Some(token) = tokens.next()? {
+        let Token::Word(key) = token else { return Err(unexpected(&token)) };
+        if tokens.next()? != Some(Token::Equals) {
+            return Err(format!("{key}: = and a figure are expected"));
+        }
+        let Some(Token::Word(value)) = tokens.next()? else {
+            return Err(format!("{key}: a figure is expected"));
+        };
+        let (place, read) = match key {
+            "soft" => (&mut soft, limit::figure(value, measure.resource())),
+            "hard" => (&mut hard, limit::figure(value, measure.resource())),
+            "grace" => (&mut grace, limit::grace_time(value)),
+            _ => return Err(format!("unknown limit \"{key}\": is not one of soft, hard, grace")),
+        };
+        if place.replace(read.map_err(|why| format!("{key}: {why}"))?).is_some() {
+            return Err(format!("{key} appears twice"));
+        }
+    }
+    if soft.is_none() && hard.is_none() {
+        return Err("a limit is expected: soft=N or hard=N (0 is none)".to_owned());
+    }
+    let (soft, hard) = (soft.unwrap_or(0), hard.unwrap_or(0));
+    Limit { soft, hard, grace_s: grace.unwrap_or(DEFAULT_GRACE_S) }.validate()
+}
+
+fn unexpected(token: &Token<'_>) -> String {
+    match token {
+        Token::Word(word) => format!("unexpected \"{word}\""),
+        Token::Quoted(name) => format!("unexpected {}", quoted(name)),
+        Token::Equals => "unexpected =".to_owned(),
+        Token::Comma => "unexpected ,".to_owned(),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Quoted(String),
+    Equals,
+    Comma,
+}
+
+impl Token<'_> {
+    fn name(self) -> Result<String, String> {
+        let name = match self {
+            Token::Word(word) => word.to_owned(),
+            Token::Quoted(name) => name,
+            other => return Err(format!("a name is expected: {}", unexpected(&other))),
+        };
+        if name.is_empty() {
+            return Err("a name is empty".to_owned());
+        }
+        if name.len() > LONGEST_NAME {
+            return Err(format!("a name is longer than {LONGEST_NAME} bytes"));
+        }
+        if name.chars().any(char::is_control) {
+            return Err("a name has control characters".to_owned());
+        }
+        Ok(name)
+    }
+}
+
+/// The rest of a line.
+struct Tokens<'a>(&'a str);
+
+impl<'a> Tokens<'a> {
+    /// The next token; None at the end and before a comment.
+    fn next(&mut self) -> Result<Option<Token<'a>>, String> {
+        self.0 = self.0.trim_start();
+        let Some(first) = self.0.chars().next() else { return Ok(None) };
+        Ok(Some(match first {
+            '#' => return Ok(None),
+            '=' => self.sign(Token::Equals),
+            ',' => self.sign(Token::Comma),
+            '"' => Token::Quoted(self.quoted()?),
+            _ => {
+                let is_end = |sign: char| sign.is_whitespace() || "=,\"#".contains(sign);
+                let (word, rest) = self.0.split_at(self.0.find(is_end).unwrap_or(self.0.len()));
+                self.0 = rest;
+                Token::Word(word)
+            }
+        }))
+    }
+
+    fn sign(&mut self, token: Token<'a>) -> Token<'a> {
+        self.0 = &self.0[1..];
+        token
+    }
+
+    fn quoted(&mut self) -> Result<String, String> {
+        let (mut name, mut rest) = (String::new(), &self.0[1..]);
+        loop {
+            let end = rest.find('"').ok_or("a quote is not closed")?;
+            name.push_str(&rest[..end]);
+            rest = &rest[end + 1..];
+            match rest.strip_prefix('"') {
+                Some(more) => {
+                    name.push('"');
+                    rest = more;
+                }
+                None => {
+                    self.0 = rest;
+                    return Ok(name);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const FILE: &str = "# quotas\n\ngroup staff = alice, \"the b\"\nuser alice queries/day soft=10 hard=20 # hers\n  \
+        user default connections hard=3\ngroup staff bytes/month hard=1G grace=2d\n";
+
+    fn changed(order: &str) -> Result<String, String> {
+        let (mut text, _) = QuotasText::read(FILE.as_bytes()).unwrap();
+        let outcome = text.change(order);
+        let text = String::from_utf8(text.bytes().to_vec()).unwrap();
+        if outcome.is_err() {
+            assert_eq!(text, FILE);
+        }
+        outcome.map(|_| text)
+    }
+
+    #[test]
+    fn a_change_leaves_other_lines_as_they_are() {
+        let with = |from: &str, to: &str| FILE.replace(from, to);
+        let hers = "user alice queries/day soft=10 hard=20 # hers\n";
+        assert_eq!(
+            changed("user alice queries/day hard=5 grace=1d").unwrap(),
+            with("soft=10 hard=20", "soft=0 hard=5 grace=1d")
+        );
+        assert_eq!(changed("user alice queries/day none").unwrap(), with(hers, ""));
+        assert_eq!(
+            changed("user alice connections hard=5").unwrap(),
+            with(hers, &format!("{hers}user alice connections soft=0 hard=5\n"))
+        );
+        assert_eq!(
+            changed("database x connections soft=5").unwrap(),
+            format!("{FILE}database x connections soft=5 hard=0\n")
+        );
+        assert_eq!(
+            changed("group staff = bob").unwrap(),
+            with("group staff = alice, \"the b\"", "group staff = bob")
+        );
+        assert_eq!(
+            changed("user \"default\" connections soft=1").unwrap(),
+            format!("{FILE}user \"default\" connections soft=1 hard=0\n")
+        );
+    }
+
+    #[test]
+    fn a_change_that_is_wrong_changes_nothing() {
+        for (order, word) in [
+            ("", "expected"),
+            ("# x", "expected"),
+            ("user alice queries/day soft=9 hard=5", "above the hard limit"),
+            ("user bob queries/day none", "has no line"),
+            ("user bob queries/day none none", "= and a figure"),
+            ("group nobody connections hard=1", "has no list"),
+            ("user a connections hard=1\nuser b connections hard=1", "more than one line"),
+        ] {
+            let why = changed(order).unwrap_err();
+            assert!(why.contains(word), "{order}: {why}");
+        }
+    }
+}

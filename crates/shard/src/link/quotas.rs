@@ -1,0 +1,192 @@
+//! Quotas: a client's connection and what it uses count for its user, its groups, its database and its application_name, and requests that begin are refused where a limit says so.
+//!
+//! Owns nothing: limits and usage are in `quota::Book`, over all shards; a client has the meters of its subjects since its login. What a turn has used counts when the server is released,
+//! and a third of a second later at the latest while it goes on. Clients of administrators count, and are never refused.
+
+use quota::{ClientMeters, Meter, Standing};
+use session::RefusedRequest;
+use session::parameters::APPLICATION_NAME;
+use settings::Global;
+use std::sync::Arc;
+use telemetry::Level;
+use wire::{encode, sqlstate};
+
+use crate::ConnId;
+use crate::client::{Client, ClientQuota, Refusal};
+use crate::connections::Conn;
+use crate::core::Core;
+use crate::link::{client_end, overload};
+use crate::server::Server;
+
+/// Counts the connection of a client that has logged in. False: there are too many, and the client got the error.
+pub(crate) fn enter(core: &mut Core, conn: ConnId) -> bool {
+    if !core.has_quotas {
+        return true;
+    }
+    let (meters, is_exempt) = meters_of(core, conn);
+    match ClientMeters::enter(meters, is_exempt) {
+        Ok(meters) => {
+            attach(core, conn, meters);
+            true
+        }
+        Err(full) => {
+            let mut text = String::new();
+            core.pool_registry.with_quotas(&mut |book| text = book.refused_connection(full.subject()).text);
+            client_end::fail_client(core, conn, sqlstate::CONFIGURATION_LIMIT, &text);
+            false
+        }
+    }
+}
+
+/// Counts the connection of a client that is there already.
+#[cold]
+pub(crate) fn enter_anyway(core: &mut Core, conn: ConnId) {
+    if core.has_quotas {
+        let (meters, is_exempt) = meters_of(core, conn);
+        attach(core, conn, ClientMeters::enter_anyway(meters, is_exempt));
+    }
+}
+
+fn attach(core: &mut Core, conn: ConnId, meters: ClientMeters) {
+    let now_us = core.now.mono_us;
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    (client.used_queries, client.used_bytes) = (0, 0);
+    let was_warned = client.quota.as_ref().is_some_and(|quota| quota.was_warned);
+    client.quota = Some(Box::new(ClientQuota { meters, settled_us: now_us, was_warned }));
+}
+
+fn meters_of(core: &Core, conn: ConnId) -> (Vec<Arc<Meter>>, bool) {
+    let mut meters = Vec::new();
+    let Some(client) = core.conns.client(conn) else { return (meters, false) };
+    let Some(local_pool) = core.local_pools.of(client.pool) else { return (meters, false) };
+    let application_name = client.parameters.text(APPLICATION_NAME).unwrap_or_default();
+    core.pool_registry.with_quotas(&mut |book| {
+        meters = book.meters(&client.login_user, &local_pool.database_name, application_name);
+    });
+    (meters, is_administrator(&core.config.global, &client.login_user))
+}
+
+fn is_administrator(global: &Global, user: &str) -> bool {
+    let lists = |users: &[String]| users.iter().any(|listed| listed == user);
+    lists(&global.admin_users) || lists(&global.stats_users)
+}
+
+/// Other quotas are in force: all clients have the meters of their subjects.
+pub(crate) fn configured(core: &mut Core) {
+    let quotas = Arc::clone(&core.config.quotas);
+    core.has_quotas = !quotas.is_empty();
+    core.pool_registry.with_quotas(&mut |book| book.set_rules(&quotas));
+    let is_client = |conn: &Conn| matches!(conn, Conn::Client(client) if client.counted.is_in_pool());
+    for conn in core.conns.ids(is_client) {
+        if core.has_quotas {
+            enter_anyway(core, conn);
+        } else if let Some(client) = core.client(conn) {
+            client.quota = None;
+        }
+    }
+}
+
+/// A server is about to leave its client, or has been with it for a while: what was used since counts.
+#[cold]
+pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let now_us = core.now.mono_us;
+    let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    settle_since(client, server.request_us, now_us);
+}
+
+/// The same for a server that may have a client.
+#[cold]
+pub(crate) fn settle_linked(core: &mut Core, server_conn: ConnId) {
+    if let Some(client_conn) = core.conns.find_server(server_conn).and_then(Server::client) {
+        settle(core, client_conn, server_conn);
+    }
+}
+
+fn settle_since(client: &mut Client, since_us: u64, now_us: u64) {
+    let used = (std::mem::take(&mut client.used_queries), std::mem::take(&mut client.used_bytes));
+    let Some(quota) = client.quota.as_deref_mut() else { return };
+    let since_us = since_us.max(quota.settled_us);
+    quota.settled_us = now_us;
+    quota.meters.add(now_us.saturating_sub(since_us), used.0, used.1);
+}
+
+/// A client was answered without a server.
+#[cold]
+pub(crate) fn answered_without_server(core: &mut Core, conn: ConnId, bytes: u64) {
+    let now_us = core.now.mono_us;
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    client.used_queries += 1;
+    client.used_bytes += bytes;
+    settle_since(client, now_us, now_us);
+}
+
+/// A request of an idle client begins; `request` is empty if it is held. True: it is refused, and the client has its errors. Whoever is above a soft limit is told so once.
+#[cold]
+#[inline(never)]
+pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
+    let Some(client) = core.conns.client(conn) else { return false };
+    let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
+        return false;
+    };
+    let meter = Arc::clone(meter);
+    if standing < Standing::Refused {
+        warn(core, conn, &meter);
+        return false;
+    }
+    let begins = if request.is_empty() { &client.request.held } else { request };
+    if client.deferred_begin.is_some() || !RefusedRequest::can_be(begins) {
+        return false; // It is in a transaction, or what PostgreSQL never refuses.
+    }
+    let Some(text) = told(core, &meter, Standing::Refused) else { return false };
+    let Some(client) = core.client(conn) else { return false };
+    client.request.held.extend_from_slice(request);
+    client.recording = None;
+    client.refusal = Some(Box::new(Refusal {
+        text,
+        code: sqlstate::CONFIGURATION_LIMIT,
+        request: RefusedRequest::default(),
+    }));
+    overload::answer_refused(core, conn);
+    true
+}
+
+/// A client that keeps its server begins a request outside of a transaction. True: its quota refuses it, and the client is closed, because its server has what its session holds.
+#[cold]
+#[inline(never)]
+pub(crate) fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
+    let Some((client, server)) = core.conns.linked(conn, server) else { return false };
+    let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
+        return false;
+    };
+    if !server.protocol.is_quiet() || server.unsent {
+        return false;
+    }
+    let meter = Arc::clone(meter);
+    if standing < Standing::Refused {
+        warn(core, conn, &meter);
+        return false;
+    }
+    let Some(text) = told(core, &meter, Standing::Refused) else { return false };
+    client_end::fail_client(core, conn, sqlstate::CONFIGURATION_LIMIT, &text);
+    true
+}
+
+fn warn(core: &mut Core, conn: ConnId, meter: &Meter) {
+    let was_warned = |client: &mut Client| {
+        client.quota.as_mut().is_none_or(|quota| std::mem::replace(&mut quota.was_warned, true))
+    };
+    if core.client(conn).is_none_or(was_warned) {
+        return;
+    }
+    if let Some(text) = told(core, meter, Standing::OverSoft) {
+        core.outbox.write(conn, |out| encode::notice(out, "WARNING", sqlstate::WARNING, &text));
+        core.log_client(conn, Level::Log, &text);
+    }
+}
+
+fn told(core: &Core, meter: &Meter, standing: Standing) -> Option<String> {
+    let mut text = None;
+    core.pool_registry
+        .with_quotas(&mut |book| text = book.told(meter.subject(), standing).map(|refused| refused.text));
+    text
+}
