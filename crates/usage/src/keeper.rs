@@ -94,6 +94,7 @@ impl Keeper {
     pub(crate) fn hand_over(&mut self) {
         self.is_handed_over = true;
         self.look();
+        self.open_awaited();
         self.close();
         self.file = self.late();
     }
@@ -117,6 +118,7 @@ impl Keeper {
     /// The process ends.
     pub(crate) fn end(&mut self) {
         self.look();
+        self.open_awaited();
         self.close();
     }
 
@@ -134,6 +136,13 @@ impl Keeper {
             self.written_us = now_us;
             self.absorb();
             self.write();
+        }
+    }
+
+    /// What was counted is to be stored now, if that is possible.
+    fn open_awaited(&mut self) {
+        if matches!(self.file, File::Awaited { .. }) {
+            self.open((self.clocks.monotonic_us)());
         }
     }
 

@@ -69,6 +69,7 @@ impl Usage {
         let mut keeper = Keeper::new(book, clocks, Arc::clone(&log));
         keeper.configure(config);
         let run = move || {
+            keeper.tick();
             loop {
                 // A thread without work wakes for an order only.
                 let order = match keeper.has_work() {

@@ -198,6 +198,10 @@ pub(crate) fn prepared(core: &mut Core, server_conn: ConnId, client_conn: ConnId
 /// true: a reply is whole (`answer`), the client's message is (`forward_to_server`), output is sent
 /// (`send_buffer_empty`), the pool's mode has changed (`configure`).
 pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
+    let now_us = core.now.mono_us;
+    if core.has_quotas {
+        quotas::settle_linked(core, server_conn);
+    }
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let server::Phase::Linked(client_conn) = server.phase else {
         return check_cancels_done(core, server_conn);
@@ -206,25 +210,6 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
         return;
     }
     server.protocol.mark_quiet();
-    if core.has_quotas {
-        return release_counted(core, server_conn, client_conn);
-    }
-    release_quiet(core, server_conn, client_conn);
-}
-
-/// [`release`] where the client counts for quotas.
-#[cold]
-#[inline(never)]
-fn release_counted(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
-    quotas::settle(core, client_conn, server_conn);
-    release_quiet(core, server_conn, client_conn);
-}
-
-/// A server that owes nothing leaves its client, if that does not keep it.
-#[inline(always)]
-fn release_quiet(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
-    let now_us = core.now.mono_us;
-    let Some(server) = core.conns.server_mut(server_conn) else { return };
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
         return notify::flush_ready(core, client_conn);
     }

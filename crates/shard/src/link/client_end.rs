@@ -17,7 +17,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, fair, internal_query, listener, opening, pins, server_end};
+use crate::link::{checkout, fair, internal_query, listener, opening, pins, quotas, server_end};
 use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
 use crate::{Action, ConnId, server};
@@ -211,6 +211,9 @@ pub(crate) fn count_imported(core: &mut Core, conn: ConnId, pool_id: PoolId) {
 
 /// A client is not counted any more, and its names are forgotten.
 pub(crate) fn forget_client(core: &mut Core, conn: ConnId) {
+    if core.has_quotas {
+        quotas::leave(core, conn);
+    }
     pins::release(core, conn);
     listener::client_left(core, conn);
     let Some(client) = core.conns.client_mut(conn) else { return };

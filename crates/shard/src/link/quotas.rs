@@ -110,6 +110,19 @@ fn settle_since(client: &mut Client, since_us: u64, now_us: u64) {
     quota.meters.add(now_us.saturating_sub(since_us), used.0, used.1);
 }
 
+/// A client disconnects, or leaves for another process: what it has used up to now counts.
+#[cold]
+pub(crate) fn leave(core: &mut Core, conn: ConnId) {
+    let now_us = core.now.mono_us;
+    let server = core.conns.client(conn).and_then(Client::server);
+    if let Some(server_conn) = server {
+        settle(core, conn, server_conn);
+    }
+    if let Some(client) = core.client(conn) {
+        settle_since(client, now_us, now_us);
+    }
+}
+
 /// A client was answered without a server.
 #[cold]
 pub(crate) fn answered_without_server(core: &mut Core, conn: ConnId, bytes: u64) {
