@@ -182,7 +182,8 @@ fn max_servers(config: &Config) -> u64 {
     let databases = config.databases.values().chain(&config.fallback);
     let servers = databases.map(|database| match config.max_db_connections(database) {
         0 => {
-            u64::from(config.pool_size(database, None)) + u64::from(config.reserve_pool_size(database, None))
+            u64::from(config.pool_size(database, None).largest())
+                + u64::from(config.reserve_pool_size(database, None))
         }
         limit => limit.into(),
     });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use messages::{
     CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
-    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
+    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow, PoolSizeRow,
 };
 use quota::QuotaRow;
 use settings::QueueBy;
@@ -54,6 +54,8 @@ pub(crate) struct Aggregate {
     pub(crate) caches: BTreeMap<String, CacheRow>,
     /// Requests of traces.
     pub(crate) spans: Vec<SpanRow>,
+    /// By database, user and host.
+    pub(crate) pool_sizes: BTreeMap<(String, String, Option<String>), PoolSizeRow>,
     /// By database, user, host, kind and name.
     pub(crate) queues: BTreeMap<(String, String, Option<String>, QueueBy, String), QueueRow>,
     /// In the order of their subjects.
@@ -80,6 +82,9 @@ impl Aggregate {
             Listing::Hosts(rows) => self.hosts.extend(rows),
             Listing::Zones(rows) => self.zones.extend(rows),
             Listing::Clusters(rows) => rows.into_iter().for_each(|row| self.add_cluster(row)),
+            Listing::PoolSizes(rows) => self.pool_sizes.extend(
+                rows.into_iter().map(|row| ((row.database.clone(), row.user.clone(), row.host.clone()), row)),
+            ),
             Listing::Queues(rows) => rows.into_iter().for_each(|row| self.add_queue(row)),
             Listing::Quotas(rows) => self.quotas.extend(rows),
             Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),

@@ -225,6 +225,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Queues => Listing::Queues(Vec::new()),
         Subject::Spans => Listing::Spans(Vec::new()),
         Subject::Quotas => Listing::Quotas(Vec::new()),
+        Subject::PoolSizes => Listing::PoolSizes(Vec::new()),
     }
 }
 

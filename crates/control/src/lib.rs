@@ -32,10 +32,7 @@ pub use topology::{PatroniError, Switchover};
 pub use views::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
-    ListColumn, ListItem, Measure, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES,
-    QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn,
-    QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS,
-    ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, VIEWS, View,
+    ListColumn, ListItem, Measure, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, VIEWS, View, POOL_SIZES, PoolSizeColumn,
     ViewColumn, WAITS, WaitColumn,
 };
 

@@ -210,6 +210,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Queues => Listing::Queues(vec![Default::default()]),
         Subject::Spans => Listing::Spans(Vec::new()),
         Subject::Quotas => Listing::Quotas(Vec::new()),
+        Subject::PoolSizes => Listing::PoolSizes(vec![Default::default()]),
     }
 }
 

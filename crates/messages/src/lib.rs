@@ -10,6 +10,7 @@ pub mod cache_news;
 mod cache_row;
 pub mod command;
 pub mod listing;
+pub mod pool_size_row;
 pub mod queue_row;
 mod report;
 pub mod server_query;
@@ -26,6 +27,7 @@ pub use listing::{
     HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
     ShardRow, SocketRow, SpanRow, Subject, UserRow, ZoneRow,
 };
+pub use pool_size_row::PoolSizeRow;
 pub use queue_row::QueueRow;
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};

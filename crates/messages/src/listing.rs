@@ -54,6 +54,8 @@ pub enum Subject {
     Spans,
     /// One [`quota::QuotaRow`] per subject and resource that has a limit; of the process.
     Quotas,
+    /// One [`crate::PoolSizeRow`] per pool.
+    PoolSizes,
 }
 
 impl Subject {

@@ -2,8 +2,7 @@
 
 use crate::{
     AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
-    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ServerQueryResult, ShardId, ShardRow,
-    SocketRow, SpanRow, UserRow, ZoneRow,
+    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow, PoolSizeRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -101,4 +100,6 @@ pub enum Listing {
     Spans(Vec<SpanRow>),
     /// [`crate::Subject::Quotas`].
     Quotas(Vec<quota::QuotaRow>),
+    /// [`crate::Subject::PoolSizes`].
+    PoolSizes(Vec<PoolSizeRow>),
 }

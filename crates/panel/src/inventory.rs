@@ -319,7 +319,7 @@ impl Inventory {
             db: database.dbname.clone(),
             user: database.user.clone(),
             mode: config.pool_mode(database, user).into(),
-            size: config.pool_size(database, user),
+            size: config.pool_size(database, user).largest(),
             settings: settings_of(database),
             origin: if is_ours { PoolOrigin::Panel } else { PoolOrigin::File },
             writable: is_ours,

@@ -48,7 +48,7 @@ impl Pool {
     pub fn has_room(&self, now_us: u64) -> bool {
         let limits = &self.limits;
         let below = |permits: &PermitCounter, limit: u32| limit == 0 || permits.taken() < limit;
-        let pool_size = match limits.pool_size {
+        let pool_size = match self.size() {
             0 => 0,
             size => size + self.reserve_open(now_us),
         };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quota::Book;
 use settings::QueueBy;
 
-use crate::{CacheBudget, FairPool, FairShare, KnownCluster};
+use crate::{CacheBudget, FairPool, FairShare, KnownCluster, SizeFigures};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -47,6 +47,8 @@ pub struct SharedPool {
     pub(crate) pins: PermitCounter,
     /// What the subjects of its fair queue have in common.
     fair: Arc<FairPool>,
+    /// `pool_size = auto`: what shards have counted, and the size.
+    sizing: SizeFigures,
     /// Clients that wait for a server, as the shards have told last.
     waiting: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
@@ -70,8 +72,14 @@ impl SharedPool {
         &self.fair
     }
 
+    /// What shards count for the size, and the size that was decided.
+    #[must_use]
+    pub fn sizing(&self) -> &SizeFigures {
+        &self.sizing
+    }
+
     /// Clients that wait for a server, as the shards have told last.
-    pub(crate) fn waiting(&self) -> u32 {
+    pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Acquire)
     }
 

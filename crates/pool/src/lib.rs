@@ -3,7 +3,7 @@
 //! Owns the queue, the limits, the idle list, lifetimes and pauses as pure decisions. Never sees a byte or a session.
 //!
 //! ```
-//! use settings::PoolMode;
+//! use settings::{PoolMode, SizeBounds};
 //! use weir_pool::{Limits, OpenFor, Permit, Pool};
 //!
 //! let limits = Limits {
@@ -13,7 +13,7 @@
 //!     defers_begin: false,
 //!     max_pinned: 0,
 //!     waits_for_pin: false,
-//!     pool_size: 1,
+//!     pool_size: SizeBounds::Fixed(1),
 //!     min_pool_size: 0,
 //!     keeps_own: false,
 //!     reserve_pool_size: 0,
@@ -43,6 +43,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod auto_size;
 mod cache_budget;
 mod dedicated;
 mod fair_lane;
@@ -56,6 +57,9 @@ mod pins;
 pub mod pool;
 pub mod queue;
 
+pub use auto_size::{
+    SizeChange, SizeChangeKind, SizeController, SizeFigures, SizeHold, SizeInterval, SizeReport, SizeState,
+};
 pub use cache_budget::CacheBudget;
 pub use fair_share::{FairPool, FairShare, FairShares, FairTurn, ShareUse};
 pub use global_limits::{

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use settings::{PoolMode, QueueBy};
+use settings::{PoolMode, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
 use crate::{ConnectionCounts, OpenFor, Queue, SharedPool};
@@ -31,8 +31,8 @@ pub struct Limits {
     pub max_pinned: u32,
     /// A request that is known to pin waits while `max_pinned` is reached (`max_pinned_action = wait`).
     pub waits_for_pin: bool,
-    /// `pool_size`; 0 is no limit.
-    pub pool_size: u32,
+    /// `pool_size`, with the bounds of `auto`.
+    pub pool_size: SizeBounds,
     /// `min_pool_size`.
     pub min_pool_size: u32,
     /// Each shard keeps one of its own, whatever the others have.
@@ -106,6 +106,10 @@ pub struct Pool {
     listeners: u32,
     /// Waiting clients that other shards know of.
     told_waiting: u32,
+    /// The size in force here; 0 is no limit.
+    size: u32,
+    /// Servers whose transactions go on for much longer than is usual, as the other shards have been told.
+    told_stuck: u32,
     /// Since when it can serve clients: waits before that are not the load's.
     able_since_us: u64,
     pub(crate) logins: Logins,
@@ -120,6 +124,8 @@ impl Pool {
         database: Arc<ConnectionCounts>,
         user: Arc<ConnectionCounts>,
     ) -> Pool {
+        shared.sizing().begin_reporting();
+        let size = size_in_force(&limits, &shared);
         Pool {
             limits,
             queue: Queue::default(),
@@ -133,6 +139,8 @@ impl Pool {
             external: 0,
             listeners: 0,
             told_waiting: 0,
+            size,
+            told_stuck: 0,
             able_since_us: 0,
             logins: Logins::default(),
         }
@@ -295,7 +303,7 @@ impl Pool {
     /// `min_pool_size` is not reached, over all shards.
     #[must_use]
     pub fn below_minimum(&self) -> bool {
-        let minimum = match self.limits.pool_size {
+        let minimum = match self.size {
             0 => self.limits.min_pool_size,
             size => self.limits.min_pool_size.min(size),
         };
@@ -321,7 +329,7 @@ impl Pool {
 
     /// Some(false): within `pool_size`. Some(true): from the reserve, because a client has waited long enough.
     fn take_from_pool(&self, now_us: u64) -> Option<bool> {
-        let size = self.limits.pool_size;
+        let size = self.size;
         if self.shared.servers.take(size) {
             return Some(false);
         }
@@ -340,8 +348,15 @@ impl Pool {
     /// More servers than `pool_size`, not counting `leaving`: the reserve is in use, or the pool has shrunk.
     #[must_use]
     pub fn is_oversized(&self, leaving: u32) -> bool {
-        let most = self.limits.pool_size.saturating_add(leaving);
-        self.limits.pool_size > 0 && self.shared.servers.taken() > most
+        let most = self.size.saturating_add(leaving);
+        self.size > 0 && self.shared.servers.taken() > most
+    }
+
+    /// More servers than the size that the pool has found, and than the reserve may open, not counting `leaving`: one is closed even if clients wait.
+    #[must_use]
+    pub fn is_to_shrink(&self, leaving: u32) -> bool {
+        let most = self.size.saturating_add(self.limits.reserve_pool_size).saturating_add(leaving);
+        self.limits.pool_size.is_auto() && self.shared.servers.taken() > most
     }
 
     /// More servers than `min_pool_size`, not counting `leaving`.
@@ -420,9 +435,47 @@ impl Pool {
     }
 }
 
+/// `pool_size = auto`: all shards follow the size that one of them has decided.
+impl Pool {
+    /// The size in force here; 0 is no limit.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The settings are others.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.follow_size();
+    }
+
+    /// The size may have been decided anew; true if another one is in force now.
+    pub fn follow_size(&mut self) -> bool {
+        let size = size_in_force(&self.limits, &self.shared);
+        std::mem::replace(&mut self.size, size) != size
+    }
+
+    /// The process before has found this size: the search goes on from there, unless it has begun here.
+    pub fn import_size(&mut self, size: u32) {
+        self.shared.sizing().import(size);
+        self.follow_size();
+    }
+
+    /// Lets the shard that decides know how many servers here do not serve.
+    pub fn tell_stuck(&mut self, stuck: u32) {
+        self.shared.sizing().change_stuck(self.told_stuck, stuck);
+        self.told_stuck = stuck;
+    }
+}
+
+fn size_in_force(limits: &Limits, shared: &SharedPool) -> u32 {
+    limits.pool_size.nearest(shared.sizing().target().unwrap_or(0))
+}
+
 impl Drop for Pool {
     /// What it has told of waiting clients is not true any more.
     fn drop(&mut self) {
+        self.shared.sizing().end_reporting(self.told_stuck);
         self.shared.change_waiting(self.told_waiting, 0);
     }
 }
@@ -439,7 +492,7 @@ pub(crate) mod tests {
             max_pinned: 0,
             waits_for_pin: false,
             mode: PoolMode::Transaction,
-            pool_size,
+            pool_size: SizeBounds::Fixed(pool_size),
             min_pool_size: 0,
             keeps_own: false,
             reserve_pool_size: 0,

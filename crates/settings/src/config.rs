@@ -3,7 +3,8 @@
 
 use crate::hba::Hba;
 use crate::{
-    Database, Finding, Global, Peer, PinAction, PoolMode, QueueBy, QueueOrder, SessionState, TlsFiles, User,
+    Database, Finding, Global, Peer, PinAction, PoolMode, PoolSize, QueueBy, QueueOrder, SessionState,
+    SizeBounds, TlsFiles, User,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,9 +82,33 @@ impl Config {
         of_database.or(self.global.auth_dbname.as_deref())
     }
 
-    /// Server connections of the pool of a user in a database; 0 is no limit.
-    pub fn pool_size(&self, database: &Database, user: Option<&User>) -> u32 {
-        user.and_then(|user| user.pool_size).or(database.pool_size).unwrap_or(self.global.default_pool_size)
+    /// Server connections that the pool of a user in a database may have. In session pooling a server belongs to its client, however little that asks: no
+    /// size is found, and `auto` is the largest.
+    pub fn pool_size(&self, database: &Database, user: Option<&User>) -> SizeBounds {
+        let own = user.and_then(|user| user.pool_size).or(database.pool_size);
+        match own.unwrap_or(self.global.default_pool_size) {
+            PoolSize::Fixed(size) => SizeBounds::Fixed(size),
+            PoolSize::Auto => {
+                let (min, max) = self.auto_pool_size(database);
+                match self.pool_mode(database, user) {
+                    PoolMode::Session => SizeBounds::Fixed(max),
+                    PoolMode::Transaction | PoolMode::Statement => SizeBounds::Auto { min, max },
+                }
+            }
+        }
+    }
+
+    /// Bounds of `pool_size = auto` allow a size everywhere.
+    pub(crate) fn has_auto_pool_sizes(&self) -> bool {
+        let entries = self.databases.values().chain(&self.fallback);
+        self.global.auto_pool_size_min <= self.global.auto_pool_size_max
+            && entries.map(|database| self.auto_pool_size(database)).all(|(min, max)| min <= max)
+    }
+
+    /// The bounds of the size of a database's pools with `pool_size = auto`.
+    pub(crate) fn auto_pool_size(&self, database: &Database) -> (u32, u32) {
+        let min = database.auto_pool_size_min.unwrap_or(self.global.auto_pool_size_min);
+        (min, database.auto_pool_size_max.unwrap_or(self.global.auto_pool_size_max))
     }
 
     /// Further server connections of a pool for long waits.
@@ -94,7 +119,10 @@ impl Config {
 
     /// Connections to a peer at a time; 0 is no limit.
     pub fn peer_pool_size(&self, peer: &Peer) -> u32 {
-        peer.pool_size.unwrap_or(self.global.default_pool_size)
+        peer.pool_size.unwrap_or(match self.global.default_pool_size {
+            PoolSize::Fixed(size) => size,
+            PoolSize::Auto => self.global.auto_pool_size_max,
+        })
     }
 
     /// Server connections that a pool keeps open.
@@ -267,6 +295,7 @@ mod tests {
     use crate::Origin;
 
     fn database(pool_size: Option<u32>, pool_mode: Option<PoolMode>) -> Database {
+        let pool_size = pool_size.map(PoolSize::Fixed);
         Database { pool_size, pool_mode, ..Database::new("app", Origin { file: "w.ini".into(), line: 1 }) }
     }
 
@@ -274,11 +303,15 @@ mod tests {
     fn the_user_wins_over_the_database_and_the_database_over_the_rest() {
         let config = Config::default();
         let (silent, speaking) = (database(None, None), database(Some(7), Some(PoolMode::Statement)));
-        let user = User { pool_size: Some(3), pool_mode: Some(PoolMode::Transaction), ..User::default() };
+        let user = User {
+            pool_size: Some(PoolSize::Fixed(3)),
+            pool_mode: Some(PoolMode::Transaction),
+            ..User::default()
+        };
         let other = User::default();
-        assert_eq!(config.pool_size(&silent, None), 20);
-        assert_eq!(config.pool_size(&speaking, Some(&other)), 7);
-        assert_eq!(config.pool_size(&speaking, Some(&user)), 3);
+        assert_eq!(config.pool_size(&silent, None), SizeBounds::Fixed(20));
+        assert_eq!(config.pool_size(&speaking, Some(&other)), SizeBounds::Fixed(7));
+        assert_eq!(config.pool_size(&speaking, Some(&user)), SizeBounds::Fixed(3));
         assert_eq!(config.pool_mode(&silent, None), PoolMode::Session);
         assert_eq!(config.pool_mode(&speaking, Some(&other)), PoolMode::Statement);
         assert_eq!(config.pool_mode(&speaking, Some(&user)), PoolMode::Transaction);
@@ -311,7 +344,7 @@ mod tests {
         let user = User { query_timeout: Some(Duration::ZERO), ..User::default() };
         assert_eq!(config.query_timeout(Some(&user)), Duration::ZERO);
         assert_eq!(config.query_timeout(None), Duration::from_secs(9));
-        assert_eq!(config.pool_size(&database(Some(0), None), None), 0);
+        assert_eq!(config.pool_size(&database(Some(0), None), None), SizeBounds::Fixed(0));
     }
 
     #[test]

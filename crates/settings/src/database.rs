@@ -6,10 +6,11 @@ use crate::choice::{
     TargetSessionAttrs,
 };
 use crate::codec::{
-    AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Seconds, Text,
+    AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Positive, Seconds, Text,
 };
 use crate::finding::Origin;
 use crate::per_host::{PORT, PortList, Ports, WeightList, Weights};
+use crate::pool_size::PoolSize;
 use crate::queue_weights::QueueWeights;
 use crate::replica_lag::ReplicaLag;
 use crate::size::Size;
@@ -61,7 +62,11 @@ pub struct Database {
     /// The secret of `user`, in clear.
     pub password: Option<String>,
     /// Server connections per user; `None` follows `default_pool_size`.
-    pub pool_size: Option<u32>,
+    pub pool_size: Option<PoolSize>,
+    /// Least size of a pool that sizes itself; `None` follows the global setting.
+    pub auto_pool_size_min: Option<u32>,
+    /// Largest one.
+    pub auto_pool_size_max: Option<u32>,
     /// Server connections kept open; `None` follows the global setting.
     pub min_pool_size: Option<u32>,
     /// Further connections for long waits; `None` follows the global setting.
@@ -148,6 +153,8 @@ impl Database {
             user: None,
             password: None,
             pool_size: None,
+            auto_pool_size_min: None,
+            auto_pool_size_max: None,
             min_pool_size: None,
             reserve_pool_size: None,
             max_db_connections: None,
@@ -252,7 +259,9 @@ rows! {
     query_cache_user: Text, unset, Reload, "User that follows the primary's changes for query_cache: it needs REPLICATION, and its password is in auth_file; unless given, `user`.", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";
-    pool_size: Inherited<Number>, unset, Reload, "Server connections allowed per user; unless given, default_pool_size.";
+    pool_size: Inherited<PoolSize>, unset, Reload, "Server connections allowed per user, or `auto`: the pool finds its size itself; unless given, default_pool_size.", better "`auto`";
+    auto_pool_size_min: Inherited<Positive>, unset, Reload, "Least size that a pool with pool_size = auto may have; unless given, the global auto_pool_size_min.", own;
+    auto_pool_size_max: Inherited<Positive>, unset, Reload, "Largest size that a pool with pool_size = auto may have; unless given, the global auto_pool_size_max.", own;
     min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
     reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
     max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.", better "exact over all threads, as PostgreSQL counts them";

@@ -12,6 +12,7 @@ use crate::codec::{
 };
 use crate::collector::{Endpoint, Headers, Webhook};
 use crate::ldap::LdapRule;
+use crate::pool_size::PoolSize;
 use crate::table::{Row, default_of, live_row};
 use crate::value::Codec;
 use std::collections::BTreeMap;
@@ -112,6 +113,12 @@ live {
         better "SCRAM binds to the TLS channel (SCRAM-SHA-256-PLUS), in both directions";
     auth_user: Option<String>, Text, unset, Reload,
         "User that auth_query runs as, with the secret of auth_file; without one auth_query is not used.";
+    auto_pool_size_max: u32, Positive, "50", Reload,
+        "Largest size that a pool with pool_size = auto may have.",
+        own;
+    auto_pool_size_min: u32, Positive, "2", Reload,
+        "Least size that a pool with pool_size = auto may have; it begins with it.",
+        own;
     autodb_idle_timeout: Duration, Seconds, "3600", Reload,
         "Pools made through `*` that were unused for this long are dropped, with their statistics.";
     cancel_wait_timeout: Duration, Seconds, "10", Reload,
@@ -140,8 +147,9 @@ live {
         "Whether clients may (allow, prefer) or must (require) use TLS, and present a certificate signed by client_tls_ca_file (verify-ca, verify-full).";
     conffile: Option<String>, Text, unset, Reload,
         "The file that the next RELOAD reads; by default the one of the command line.";
-    default_pool_size: u32, Number, "20", Reload,
-        "Server connections allowed per user and database. 0 is no limit.";
+    default_pool_size: PoolSize, PoolSize, "20", Reload,
+        "Server connections allowed per user and database, or `auto`: each pool finds the size with the most throughput itself, from auto_pool_size_min to auto_pool_size_max (transaction and statement pooling; with session pooling it has the largest). 0 is no limit.",
+        better "`auto`";
     deferred_begin: bool, Boolean, "0", Reload,
         "Transaction pooling: a plain BEGIN or START TRANSACTION, alone in a simple query, is answered at once and sent in front of the client's next request, in the same write; a COMMIT or ROLLBACK with nothing between needs no server connection. now() is then the time of the first statement.",
         own;

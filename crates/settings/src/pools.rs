@@ -58,7 +58,7 @@ mod tests {
     fn its_entries_are_databases_that_know_where_they_stand() {
         let config = loaded("; made here\n[databases]\ntest-pool = host=h dbname=app pool_size=5\n").unwrap();
         let pool = &config.databases["test-pool"];
-        assert_eq!((pool.dbname.as_str(), pool.pool_size), ("app", Some(5)));
+        assert_eq!((pool.dbname.as_str(), pool.pool_size), ("app", Some(crate::PoolSize::Fixed(5))));
         assert_eq!((&*pool.at.file, pool.at.line), ("p.ini", 3));
         assert!(config.is_in_pools_file(pool) && !config.is_in_pools_file(&config.databases["app"]));
     }
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn pools_are_exchanged_and_nothing_else() {
         let mut old = loaded("[databases]\na = host=h\nb = host=h").unwrap();
-        old.global.default_pool_size = 3;
+        old.global.default_pool_size = crate::PoolSize::Fixed(3);
         let new = with_pools(&old, "p.ini", b"[databases]\nb = host=h\nc = host=h").unwrap();
         assert_eq!(new.databases.keys().collect::<Vec<_>>(), ["app", "b", "c"]);
-        assert_eq!(new.global.default_pool_size, 3);
+        assert_eq!(new.global.default_pool_size, crate::PoolSize::Fixed(3));
         let wrong = with_pools(&old, "p.ini", b"[databases]\napp = host=h").unwrap_err();
         assert_eq!(wrong[0].to_string(), "p.ini:2: database \"app\" is defined in w.ini:2 too");
     }

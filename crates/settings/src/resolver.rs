@@ -11,7 +11,7 @@ use crate::quotas_file::read_quotas;
 use crate::raw_config::{Assignment, RawConfig};
 use crate::table::TakesEffect;
 use crate::userlist::Userlist;
-use crate::{AuthType, Config, Global, SslMode, TlsFiles, global, ident};
+use crate::{AuthType, Config, Database, Global, SslMode, TlsFiles, global, ident};
 use std::sync::Arc;
 
 /// Reads a file with its includes and its `auth_file`. `flags` are settings from the command line and take precedence.
@@ -74,6 +74,7 @@ impl RawConfig {
         }
         resolver.check_ldap_options(&self.assignments, &self.file);
         resolver.check_certificate_auth(&self.file);
+        resolver.check_auto_pool_size(&self.file);
         let patronis = resolver.config.patronis();
         resolver.config.tls_files = TlsFiles::read(files, &resolver.config.global, &patronis);
         resolver.check_collector(&self.assignments, &self.file);
@@ -155,6 +156,28 @@ impl Resolver {
         }
     }
 
+    /// Bounds of `pool_size = auto` that exclude every size.
+    fn check_auto_pool_size(&mut self, file: &Arc<str>) {
+        let global = &self.config.global;
+        if let Some(why) = no_auto_pool_size((global.auto_pool_size_min, global.auto_pool_size_max)) {
+            self.file_error(file, &why);
+        }
+    }
+
+    /// The same of entries that have one of their own.
+    fn check_auto_pool_size_of_entries(&mut self) {
+        let entries = self.config.databases.values().chain(&self.config.fallback);
+        let has_own = |database: &&Arc<Database>| {
+            database.auto_pool_size_min.is_some() || database.auto_pool_size_max.is_some()
+        };
+        let wrong = entries.filter(has_own).filter_map(|database| {
+            let why = no_auto_pool_size(self.config.auto_pool_size(database))?;
+            Some(Finding::error(&database.at, format!("database {}: {why}", database.name)))
+        });
+        let wrong: Vec<Finding> = wrong.collect();
+        self.findings.extend(wrong);
+    }
+
     /// A collector whose certificate cannot be verified is a warning: no metrics are sent, clients are not affected.
     fn check_collector(&mut self, assignments: &[Assignment], file: &Arc<str>) {
         let (name, why) = match (&self.config.global.otlp_endpoint, &self.config.tls_files.collector.ca) {
@@ -187,6 +210,7 @@ impl Resolver {
     }
 
     pub(crate) fn finish(mut self) -> Result<Config, Vec<Finding>> {
+        self.check_auto_pool_size_of_entries();
         if self.has_errors() {
             return Err(self.findings);
         }
@@ -206,6 +230,12 @@ pub(crate) fn missing_for_cert_auth(global: &Global) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Why no size is allowed from the first to the second, if none is.
+pub(crate) fn no_auto_pool_size((min, max): (u32, u32)) -> Option<String> {
+    let text = || format!("auto_pool_size_min is {min} and auto_pool_size_max is {max}: no size is allowed");
+    (min > max).then(text)
 }
 
 /// The location of the last assignment of a setting, else the whole file.

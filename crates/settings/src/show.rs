@@ -86,6 +86,11 @@ pub fn set(config: &Config, name: &str, value: &str) -> Result<Config, SetError>
     }
     let mut changed = config.clone();
     (row.assign)(&mut changed.global, value.trim()).map_err(SetError::Bad)?;
+    if !changed.has_auto_pool_sizes() {
+        return Err(SetError::Whole(
+            "auto_pool_size_min above auto_pool_size_max, here or in an entry, allows no size",
+        ));
+    }
     match missing_for_cert_auth(&changed.global) {
         Some(lack) => Err(SetError::Whole(lack)),
         None => Ok(changed),
@@ -134,6 +139,7 @@ mod tests {
         }
         assert!(set(&proven, "client_tls_sslmode", "require").is_err());
         assert!(set(&proven, "client_tls_ca_file", "").is_err());
+        assert!(reported("auto_pool_size_min", "51").contains("allows no size"));
     }
 
     #[test]

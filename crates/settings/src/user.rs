@@ -3,6 +3,7 @@
 
 use crate::choice::{PinAction, PoolMode, SessionState};
 use crate::codec::{Boolean, Inherited, InheritedLimit, Number, Seconds};
+use crate::pool_size::PoolSize;
 use crate::table::{Row, live_row};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub struct User {
     /// The user's name.
     pub name: String,
     /// Server connections of each of the user's pools.
-    pub pool_size: Option<u32>,
+    pub pool_size: Option<PoolSize>,
     /// Further connections of each pool for long waits.
     pub reserve_pool_size: Option<u32>,
     /// When server connections are returned.
@@ -52,7 +53,7 @@ macro_rules! rows {
 }
 
 rows! {
-    pool_size: Inherited<Number>, "Server connections of each of the user's pools; wins over the database's.";
+    pool_size: Inherited<PoolSize>, "Server connections of each of the user's pools, or `auto`; wins over the database's.";
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
     session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;

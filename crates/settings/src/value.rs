@@ -57,6 +57,8 @@ pub enum ValueKind {
     Topology,
     /// `auto` or a number from 1 on.
     Threads,
+    /// `auto` or a number from 0 on.
+    PoolSize,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -82,7 +84,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Secret => "text, never shown",
             ValueKind::List => "comma-separated list",
             ValueKind::Topology => "probe, or patroni with URLs",
-            ValueKind::Threads => "auto or number",
+            ValueKind::Threads | ValueKind::PoolSize => "auto or number",
             ValueKind::Choice(words) => return out.write_str(&words.join(" | ")),
         })
     }

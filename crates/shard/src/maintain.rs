@@ -13,7 +13,7 @@ use crate::link::{
     checkout, client_end, internal_query, listener, opening, overload, pins, quotas, sequences, server_end,
 };
 use crate::local_pools::table::PoolId;
-use crate::pools::{standbys, unused};
+use crate::pools::{auto_size, standbys, unused};
 use crate::server::InternalQuery;
 use crate::state::ShardState;
 use crate::time::{micros, passed};
@@ -83,6 +83,7 @@ impl ShardState {
                 Some(Conn::Client(_)) => self.check_client(conn),
                 Some(Conn::Server(_)) => {
                     servers::check_server_deadline(&mut self.core, conn);
+                    self.count_stuck(conn);
                     self.check_server(conn);
                 }
                 Some(Conn::Cancel(_)) => cancel::check_cancel_conn_deadline(&mut self.core, conn),
@@ -179,6 +180,22 @@ impl ShardState {
         let now_us = self.core.now.mono_us;
         if let Some(turn) = self.core.conns.server_mut(conn).and_then(|server| server.turn.as_mut()) {
             turn.goes_on(now_us);
+        }
+    }
+
+    /// A transaction may go on for so long that figures of its pool say nothing of the pool's size.
+    fn count_stuck(&mut self, conn: ConnId) {
+        let now_us = self.core.now.mono_us;
+        let Some(server) = self.core.conns.server(conn) else { return };
+        if !matches!(server.phase, server::Phase::Linked(_)) || server.protocol.is_quiet() {
+            return;
+        }
+        let time_us = now_us.saturating_sub(server.transaction_us);
+        if let Some(local_pool) = self.core.local_pools.get_mut(server.pool)
+            && local_pool.pool.limits.pool_size.is_auto()
+            && local_pool.sizing.is_long(time_us)
+        {
+            local_pool.sizing.stuck += 1;
         }
     }
 
@@ -310,6 +327,7 @@ impl ShardState {
             local_pool.pool.tell_waiting(self.core.now.mono_us);
             local_pool.pool.queue.look_again();
         }
+        auto_size::look(&mut self.core, pool_id);
         opening::serve_or_open(&mut self.core, pool_id);
         listener::check(&mut self.core, pool_id);
         standbys::check(&mut self.core, pool_id);

@@ -34,6 +34,7 @@ pub(crate) const SIMPLER: &[Simpler] = &[
     simpler("one-database", |world| world.pooling.databases = 1),
     simpler("one-user", |world| (world.pooling.users, world.pooling.looks_up) = (1, false)),
     simpler("one-server", |world| (world.pooling.pool_size, world.pooling.reserve_pool_size) = (1, 0)),
+    simpler("fixed-size", |world| world.pooling.auto_size = false),
     simpler("unlimited", |world| world.pooling.max_db_connections = 0),
     simpler("patient", |world| world.pooling.tight_timeouts = false),
     simpler("lasting", |world| world.pooling.server_lifetime_ms = 3_600_000),

@@ -79,7 +79,11 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
     global.auth_type = pooling.auth_type;
     global.server_tls_sslmode = SslMode::Disable; // rustls has entropy of its own, and a seed must replay
     global.max_client_conn = 10_000;
-    global.default_pool_size = pooling.pool_size;
+    global.default_pool_size = settings::PoolSize::Fixed(pooling.pool_size);
+    if pooling.auto_size {
+        global.default_pool_size = settings::PoolSize::Auto;
+        (global.auto_pool_size_min, global.auto_pool_size_max) = (1, pooling.pool_size);
+    }
     global.reserve_pool_size = pooling.reserve_pool_size;
     global.reserve_pool_timeout = Duration::from_millis(50);
     global.max_db_connections = pooling.max_db_connections;

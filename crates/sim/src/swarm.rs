@@ -216,6 +216,8 @@ pub(crate) struct Pooling {
     pub(crate) users: u32,
     /// Server connections per pool.
     pub(crate) pool_size: u32,
+    /// They find their sizes themselves, up to that.
+    pub(crate) auto_size: bool,
     /// Further ones for long waits.
     pub(crate) reserve_pool_size: u32,
     /// Server connections per database; 0 is no limit.
@@ -470,6 +472,7 @@ const SESSION_QUESTIONS: u64 = 8_003;
 const ASSIGN_AT_LOGIN: u64 = 8_004;
 const CLUSTER: u64 = 8_005;
 const QUEUEING: u64 = 8_006;
+const AUTO_SIZE: u64 = 8_007;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -479,6 +482,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         databases: small(prng, 1, 2),
         users: if looks_up { small(prng, 2, 3) } else { small(prng, 1, 2) },
         pool_size: small(prng, 1, 4),
+        auto_size: prng.split(AUTO_SIZE).chance(250_000),
         reserve_pool_size: if prng.chance(200_000) { small(prng, 1, 2) } else { 0 },
         max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
         pool_mode: if session { PoolMode::Session } else { PoolMode::Transaction },

@@ -136,7 +136,7 @@ mod tests {
         let mut harness = Harness::new();
         harness.ask("SET default_pool_size = 3");
         assert_eq!((harness.tag(), harness.told.len()), ("SET default_pool_size=3", 2));
-        assert_eq!(harness.control.config().global.default_pool_size, 3);
+        assert_eq!(harness.control.config().global.default_pool_size, settings::PoolSize::Fixed(3));
         for (sql, sqlstate) in [
             ("SET frob = 1", "42704"),
             ("SET listen_port = 1", "55P02"),

@@ -47,7 +47,8 @@ impl Budget {
 /// The most server connections that an entry takes for one user; 0 where there is no limit.
 pub(super) fn taken_by(config: &Config, database: &Database) -> u32 {
     let user = database.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
-    let size = config.pool_size(database, user).saturating_add(config.reserve_pool_size(database, user));
+    let size =
+        config.pool_size(database, user).largest().saturating_add(config.reserve_pool_size(database, user));
     match config.max_db_connections(database) {
         0 => size,
         limit => size.min(limit),

@@ -31,11 +31,12 @@ pub(crate) fn pairs(
     present: Option<Vec<(String, String)>>,
 ) -> Vec<(String, String)> {
     let password = password(config, cluster, spec, present.as_deref());
+    let size = size(config, spec, present.as_deref());
     let decided = |key: &str| match key {
         "dbname" => Some(spec.db.clone()),
         "user" => spec.user.clone(),
         "password" => password.clone(),
-        "pool_size" => Some(spec.size.to_string()),
+        "pool_size" => Some(size.clone()),
         "pool_mode" => Some(spec.mode.clone()),
         _ => None,
     };
@@ -72,6 +73,17 @@ fn with_settings(mut pairs: Vec<(String, String)>, spec: &PoolSpec) -> Vec<(Stri
         }
     }
     pairs
+}
+
+/// The size. One of which the entry says `auto` is shown as the largest that it may have: given back so, it stays `auto`.
+fn size(config: &Config, spec: &PoolSpec, present: Option<&[(String, String)]>) -> String {
+    let value = |name: &str| present?.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value);
+    let largest = value("auto_pool_size_max").and_then(|text| text.parse().ok());
+    let is_auto = value("pool_size").is_some_and(|text| text.eq_ignore_ascii_case("auto"));
+    match is_auto && spec.size == largest.unwrap_or(config.global.auto_pool_size_max) {
+        true => "auto".to_owned(),
+        false => spec.size.to_string(),
+    }
 }
 
 /// Where a new pool leads to.

@@ -270,6 +270,26 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW POOL_SIZES.
+    PoolSizeColumn {
+        Database: text "database",
+        User: text "user",
+        Host: text "host",
+        Mode: text "mode",
+        Min: int "min",
+        Max: int "max",
+        Size: int "size",
+        Found: int "found",
+        Open: int "open",
+        State: text "state",
+        Hold: text "hold",
+        ChangedSeconds: int "changed_s",
+        Change: text "change",
+        Changes: numeric "changes",
+    }
+}
+
+columns! {
     /// The columns of SHOW QUEUES.
     QueueColumn {
         Database: text "database",
@@ -472,6 +492,9 @@ pub const WAITS: TypedView<WaitColumn> = TypedView::new("WAITS");
 
 /// SHOW CLIENT_WAITS.
 pub const CLIENT_WAITS: TypedView<ClientWaitColumn> = TypedView::new("CLIENT_WAITS");
+
+/// SHOW POOL_SIZES.
+pub const POOL_SIZES: TypedView<PoolSizeColumn> = TypedView::new("POOL_SIZES");
 
 /// SHOW QUEUES.
 pub const QUEUES: TypedView<QueueColumn> = TypedView::new("QUEUES");

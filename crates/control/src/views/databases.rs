@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::Cell;
-use settings::{Database, Origin, PoolMode};
+use settings::{Database, Origin, PoolMode, PoolSize};
 
 use super::{ViewContext, load_balance_hosts, text_or_null};
 use crate::CONSOLE;
@@ -33,7 +33,7 @@ fn console(context: &ViewContext<'_>) -> Database {
     Database {
         port: settings::Ports::one(context.config.global.listen_port),
         user: Some(CONSOLE.to_owned()),
-        pool_size: Some(2),
+        pool_size: Some(PoolSize::Fixed(2)),
         pool_mode: Some(PoolMode::Statement),
         ..Database::new(CONSOLE, nowhere)
     }
@@ -48,7 +48,7 @@ fn row(context: &ViewContext<'_>, database: &Database) -> Vec<Cell> {
         Cell::Number(database.port.first().into()),
         database.dbname.as_str().into(),
         text_or_null(database.user.as_deref()),
-        config.pool_size(database, None).into(),
+        config.pool_size(database, None).largest().into(),
         config.min_pool_size(database).into(),
         config.reserve_pool_size(database, None).into(),
         config.server_lifetime(database).as_secs().into(),

@@ -1,8 +1,8 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{
-    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, QueueRow,
-    ShardRow, SocketRow, Subject, UserRow,
+    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, PoolSizeRow,
+    QueueRow, ShardRow, SocketRow, Subject, UserRow,
 };
 use telemetry::{Counters, Wait, Waits};
 
@@ -28,6 +28,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Queues => queues(),
         Subject::Spans => spans(),
         Subject::Quotas => quotas(),
+        Subject::PoolSizes => pool_sizes(),
     }
 }
 
@@ -253,6 +254,24 @@ fn quotas() -> Listing {
         grace_ends_s: Some(1_764_806_400),
         period_ends_s: Some(1_764_288_000),
         state: quota::State::Soft,
+    }])
+}
+
+fn pool_sizes() -> Listing {
+    Listing::PoolSizes(vec![PoolSizeRow {
+        database: "app".into(),
+        user: "web".into(),
+        mode: "auto",
+        min: 2,
+        max: 50,
+        size: 8,
+        found: 8,
+        open: 8,
+        state: "rests",
+        changed_us: Some(41_000_000),
+        change: "6 -> 8: 2310 transactions/s instead of 2080".into(),
+        changes: 5,
+        ..PoolSizeRow::default()
     }])
 }
 

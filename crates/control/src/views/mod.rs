@@ -15,6 +15,7 @@ mod fixed;
 mod internals;
 mod peers;
 mod pins;
+mod pool_sizes;
 mod pools;
 mod queries;
 mod queues;
@@ -37,10 +38,7 @@ use crate::topology::Topologies;
 pub use columns::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
-    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS,
-    QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn,
-    QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn,
-    ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
+    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn, POOL_SIZES, PoolSizeColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -176,6 +174,8 @@ pub static VIEWS: &[View] = &[
     typed(PIN_TOTALS, &[Subject::Pools], pins::totals)
         .own("such clients of each pool, by reason, and its max_pinned"),
     typed(POOLS, &[Subject::Pools], pools::rows),
+    typed(POOL_SIZES, &[Subject::PoolSizes], pool_sizes::rows)
+        .own("the size of each pool; of those that size themselves the search, what holds it, and the last change with its reason"),
     typed(QUERIES, &[Subject::Queries], queries::rows)
         .own("time of each kind of query, while track_queries is on"),
     typed(QUEUES, &[Subject::Queues], queues::rows).own(

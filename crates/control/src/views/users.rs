@@ -39,7 +39,7 @@ fn row(context: &ViewContext<'_>, name: &str) -> Vec<Cell> {
     let own_size = |size: Option<u32>| Cell::Text(size.map(|size| size.to_string()).unwrap_or_default());
     vec![
         name.into(),
-        own_size(user.and_then(|user| user.pool_size)),
+        Cell::Text(user.and_then(|user| user.pool_size).map(|size| size.to_string()).unwrap_or_default()),
         own_size(user.and_then(|user| user.reserve_pool_size)),
         text_or_null(user.and_then(|user| user.pool_mode).map(PoolMode::word)),
         context.config.max_user_connections(user).into(),

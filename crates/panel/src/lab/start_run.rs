@@ -159,7 +159,7 @@ impl RunTarget {
     fn size(&self, config: &Config) -> Option<u32> {
         let pool = config.database(self.pool.as_ref()?)?;
         let user = pool.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
-        Some(config.pool_size(&pool, user))
+        Some(config.pool_size(&pool, user).largest())
     }
 }
 
@@ -209,12 +209,15 @@ mod tests {
             user: Some(user.to_owned()),
             ..settings::Database::new(name, settings::Origin { file: "weir.ini".into(), line: 1 })
         };
-        let own =
-            settings::Database { password: Some("pw".to_owned()), pool_size: Some(7), ..pool("own", "u") };
+        let own = settings::Database {
+            password: Some("pw".to_owned()),
+            pool_size: Some(settings::PoolSize::Fixed(7)),
+            ..pool("own", "u")
+        };
         let pools = [own, pool("file", "u"), pool("verifier", "v")];
         let databases = pools.map(|pool| (pool.name.clone(), std::sync::Arc::new(pool))).into();
         let mut config = Config { databases, ..Config::default() };
-        config.global.default_pool_size = 16;
+        config.global.default_pool_size = settings::PoolSize::Fixed(16);
         let verifier = "SCRAM-SHA-256$4096:c2FsdA==$a:b".to_owned();
         config.secrets =
             std::sync::Arc::new([("u".to_owned(), "of file".to_owned()), ("v".to_owned(), verifier)].into());

@@ -148,7 +148,7 @@ fn pools(page: &mut dyn MetricWriter, table: &ViewTable<PoolColumn>, config: &Co
     of_pools(page, table, &size, |row| {
         let database = config.database(row.text(PoolColumn::Database)?)?;
         let user = config.user(row.text(PoolColumn::User)?).map(|user| &**user);
-        Some(f64::from(config.pool_size(&database, user)))
+        Some(f64::from(config.pool_size(&database, user).largest()))
     });
 }
 

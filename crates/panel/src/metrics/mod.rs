@@ -10,6 +10,7 @@ mod family;
 mod gauges;
 mod hosts;
 mod pins;
+mod pool_sizes;
 mod process;
 mod queues;
 mod quotas;
@@ -21,9 +22,7 @@ use std::sync::Arc;
 
 use control::{
     CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
-    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QUOTAS,
-    QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
-    WAITS, WaitColumn,
+    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QUOTAS, QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS, WaitColumn, POOL_SIZES, PoolSizeColumn,
 };
 use settings::Config;
 
@@ -61,6 +60,7 @@ pub(crate) struct MetricTables {
     queues: ViewTable<QueueColumn>,
     waits: ViewTable<WaitColumn>,
     quotas: ViewTable<QuotaColumn>,
+    pool_sizes: ViewTable<PoolSizeColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -104,7 +104,7 @@ impl MetricsSource {
             caches,
             queues,
             waits,
-            quotas,
+    quotas, pool_sizes,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -120,6 +120,7 @@ impl MetricsSource {
             control_client.show(QUEUES),
             control_client.show(WAITS),
             control_client.show(QUOTAS),
+            control_client.show(POOL_SIZES),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -137,7 +138,7 @@ impl MetricsSource {
             caches,
             queues,
             waits,
-            quotas,
+    quotas, pool_sizes,
             clients,
             process,
             alerts,
@@ -170,6 +171,7 @@ impl MetricTables {
         queues::write(page, &self.queues);
         waits::write(page, &self.waits);
         quotas::write(page, &self.quotas);
+        pool_sizes::write(page, &self.pool_sizes);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

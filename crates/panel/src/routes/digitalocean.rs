@@ -287,7 +287,7 @@ fn shown(config: &Config, database: &Database, caller: &Caller, headers: &Header
     ConnectionPool {
         user: user.unwrap_or_default().to_owned(),
         name: database.name.clone(),
-        size: config.pool_size(database, of_user),
+        size: config.pool_size(database, of_user).largest(),
         db: database.dbname.clone(),
         mode: config.pool_mode(database, of_user).into(),
         connection: connection(config, &database.name, user, caller, headers),

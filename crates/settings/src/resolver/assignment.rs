@@ -167,7 +167,7 @@ mod tests {
     use crate::files::memory::Memory;
     use crate::resolver::load;
     use crate::resolver::tests::{config, errors};
-    use crate::{AuthType, IoDriver, LoadBalance, PoolMode, Threads};
+    use crate::{AuthType, IoDriver, LoadBalance, PoolMode, PoolSize, Threads};
     use std::time::Duration;
 
     #[test]
@@ -193,7 +193,10 @@ mod tests {
         );
         let app = &config.databases["app"];
         assert_eq!(app.host, ["10.0.0.1", "/run/pg"]);
-        assert_eq!((app.port.first(), app.dbname.as_str(), app.pool_size), (5433, "prod", Some(5)));
+        assert_eq!(
+            (app.port.first(), app.dbname.as_str(), app.pool_size),
+            (5433, "prod", Some(PoolSize::Fixed(5)))
+        );
         assert_eq!((app.user.as_deref(), app.password.as_deref()), (Some("u"), Some("it's")));
         assert_eq!(app.at.line, 2);
         assert_eq!(config.fallback.as_ref().unwrap().reserve_pool_size, Some(2));

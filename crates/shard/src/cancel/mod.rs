@@ -194,7 +194,7 @@ fn send_cancels(core: &mut Core, pool_id: PoolId) {
         let Some(local_pool) = core.local_pools.get(pool_id) else { return };
         let led = local_pool.cancels_waiting.iter().take_while(waits).count();
         let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
-        let most = local_pool.pool.limits.pool_size.saturating_mul(2);
+        let most = local_pool.pool.size().saturating_mul(2);
         if most > 0 && local_pool.cancels_active + local_pool.pool.open() >= most {
             return;
         }

@@ -371,7 +371,7 @@ impl ShardState {
         let queue_changed = (limits.fair, limits.queue_burst_us)
             != (local_pool.pool.limits.fair, local_pool.pool.limits.queue_burst_us)
             || limits.fair.is_some() && database.queue_weights != local_pool.database.queue_weights;
-        local_pool.pool.limits = limits;
+        local_pool.pool.set_limits(limits);
         local_pool.database = database;
         local_pool.relations.expire();
         if leader_changed {

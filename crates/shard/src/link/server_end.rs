@@ -199,7 +199,9 @@ pub(crate) fn reason_to_close_in(
     if server.used_by != UsedBy::Nothing && is_lifetime_over(core, server, local_pool) {
         return Some(CloseReason::LifetimeOver);
     }
-    let oversized = local_pool.pool.is_oversized(0) && local_pool.pool.queue.is_empty();
+    let oversized = local_pool.pool.is_oversized(0)
+        && (local_pool.pool.queue.is_empty()
+            || local_pool.pool.is_to_shrink(leaving_servers(core, server.pool)));
     if oversized && local_pool.pool.is_oversized(leaving_servers(core, server.pool)) {
         return Some(CloseReason::PoolTooLarge);
     }

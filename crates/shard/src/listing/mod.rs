@@ -8,6 +8,7 @@ mod cancels;
 mod clusters;
 pub(crate) mod internals;
 mod pinned;
+mod pool_sizes;
 mod queues;
 
 use std::collections::BTreeMap;
@@ -90,6 +91,7 @@ impl ShardState {
                 send_slices(&mut self.core, request, rows, Listing::Spans)
             }
             Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues => {
+            Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues | Subject::PoolSizes => {
                 self.list_of_databases(request, subject)
             }
             // The process's, not a shard's.
@@ -115,6 +117,10 @@ impl ShardState {
             Subject::Queues => {
                 let rows = queues::rows(&self.core);
                 send_slices(&mut self.core, request, rows, Listing::Queues)
+            }
+            Subject::PoolSizes => {
+                let rows = pool_sizes::rows(&self.core);
+                send_slices(&mut self.core, request, rows, Listing::PoolSizes)
             }
             _ => {}
         }

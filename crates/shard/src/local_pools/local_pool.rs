@@ -17,6 +17,7 @@ use crate::local_pools::hosts::NextHost;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::listener::Listener;
 use crate::local_pools::serves::Serves;
+use crate::local_pools::sizing::Sizing;
 use crate::time::{micros, passed};
 
 /// After this wait a client gets the permit of a server that is idle on another shard, fair share or not, or is kept for sequences' values alone.
@@ -57,6 +58,8 @@ pub(crate) struct LocalPool {
     /// What listens for all clients of the pool, once one has.
     pub(crate) listener: Option<Box<Listener>>,
     pub(crate) counters: Counters,
+    /// `pool_size = auto`: what was counted until the last report, and the search if it is this shard's.
+    pub(crate) sizing: Sizing,
     pub(crate) pins: messages::PinCounters,
     /// Latencies, once there are any.
     pub(crate) histograms: Option<Box<Histograms>>,

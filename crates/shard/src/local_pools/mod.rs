@@ -8,4 +8,5 @@ pub(crate) mod listener;
 pub(crate) mod local_pool;
 pub(crate) mod refresh;
 pub(crate) mod serves;
+pub(crate) mod sizing;
 pub(crate) mod table;

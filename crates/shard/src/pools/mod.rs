@@ -2,6 +2,7 @@
 //!
 //! Owns their creation, and which shard a new client of a pool goes to.
 
+pub(crate) mod auto_size;
 pub(crate) mod spread;
 pub(crate) mod standbys;
 pub(crate) mod unused;
@@ -20,6 +21,7 @@ use crate::local_pools::hosts::NextHost;
 use crate::local_pools::known_relations::KnownRelations;
 use crate::local_pools::local_pool::{LocalPool, limits};
 use crate::local_pools::serves::Serves;
+use crate::local_pools::sizing::Sizing;
 use crate::local_pools::table::{PoolId, PoolName};
 
 /// The local pool of this pool, created if it is new here.
@@ -79,6 +81,7 @@ fn new_local_pool(
         relations: KnownRelations::default(),
         listener: None,
         counters: Counters::default(),
+        sizing: Sizing::default(),
         pins: messages::PinCounters::default(),
         histograms: None,
         clients: 0,

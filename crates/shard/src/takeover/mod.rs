@@ -186,6 +186,8 @@ pub(crate) mod field {
     pub(crate) const HOST: u16 = 64;
     /// The place of a server's host in the list of the entry.
     pub(crate) const PLACE: u16 = 65;
+    /// Of a pool with `pool_size = auto`: the size that it has found. An older process does not say.
+    pub(crate) const POOL_SIZE: u16 = 67;
     /// The client has written, where its reads go to standbys.
     pub(crate) const WROTE: u16 = 66;
     /// Of a client: when it sent the BEGIN that goes in front of its next request. An older process forgets the BEGIN.

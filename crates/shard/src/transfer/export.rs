@@ -344,6 +344,9 @@ fn pool_state(local_pool: &LocalPool, whole: bool) -> Vec<u8> {
         if let Some(found) = &local_pool.found {
             out.text(field::FOUND, found);
         }
+        if let Some(size) = local_pool.pool.shared().sizing().target() {
+            out.number(field::POOL_SIZE, size.into());
+        }
         put_reported(&mut out, local_pool);
         put_cluster(&mut out, local_pool);
         out.text(field::TARGET, &target_text(&local_pool.database));

@@ -102,6 +102,9 @@ fn import_pool(core: &mut Core, state: &[u8]) {
     for _ in 0..fields.small(field::SERVERS).unwrap_or(0) {
         local_pool.pool.add_external();
     }
+    if let Some(size) = fields.small(field::POOL_SIZE) {
+        local_pool.pool.import_size(size);
+    }
     local_pool.keys = read_keys(&fields).or(local_pool.keys.take());
     if let Some(password) = fields.text(field::PASSWORD) {
         local_pool.password = Some(auth::Zeroizing::new(password.to_owned()));

@@ -104,7 +104,11 @@ impl<P: Pooler> World<P> {
     /// Pools have shrunk to their sizes, and no server is at an address that its name has left.
     fn expect_limits_in_force(&mut self) {
         let pools = self.swarm.hosts.as_ref().map_or(1, |hosts| u32::from(hosts.count) + 1);
-        let size = pools * (self.config.global.default_pool_size + self.config.global.reserve_pool_size);
+        let most = match self.config.global.default_pool_size {
+            settings::PoolSize::Fixed(size) => size,
+            settings::PoolSize::Auto => self.config.global.auto_pool_size_max,
+        };
+        let size = pools * (most + self.config.global.reserve_pool_size);
         let mut found = None;
         for ((database, user), servers) in &self.names().counted().permits {
             if self.pools && *servers > size {

@@ -60,7 +60,12 @@ impl<P: Pooler> World<P> {
 
     fn resize(&mut self, config: &mut Config, _: &str) {
         let most = u64::from(self.swarm.pooling.pool_size);
-        config.global.default_pool_size = u32::try_from(self.prng.between(1, most)).unwrap_or(1);
+        let size = u32::try_from(self.prng.between(1, most)).unwrap_or(1);
+        config.global.default_pool_size = settings::PoolSize::Fixed(size);
+        if self.swarm.pooling.auto_size && !size.is_multiple_of(2) {
+            config.global.default_pool_size = settings::PoolSize::Auto;
+            (config.global.auto_pool_size_min, config.global.auto_pool_size_max) = (1, size);
+        }
     }
 
     fn change_mode(&mut self, config: &mut Config, database: &str) {
