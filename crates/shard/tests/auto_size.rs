@@ -35,11 +35,13 @@ impl Sleepers {
 
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds * 20 {
+            // Numbers of connections are used again.
+            let closed = std::mem::take(&mut self.world.closed);
+            self.servers.retain(|server| !closed.contains(server));
             while !self.world.connecting.is_empty() {
                 let server = self.world.server();
                 self.servers.push(server);
             }
-            self.servers.retain(|server| !self.world.closed.contains(server));
             self.most = self.most.max(self.servers.len());
             for server in self.servers.clone() {
                 if self.world.text(server).contains("pg_sleep") {

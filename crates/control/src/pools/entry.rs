@@ -80,7 +80,7 @@ fn size(config: &Config, spec: &PoolSpec, present: Option<&[(String, String)]>) 
     let value = |name: &str| present?.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value);
     let largest = value("auto_pool_size_max").and_then(|text| text.parse().ok());
     let is_auto = value("pool_size").is_some_and(|text| text.eq_ignore_ascii_case("auto"));
-    match is_auto && spec.size == largest.unwrap_or(config.global.auto_pool_size_max) {
+    match is_auto && spec.size == largest.unwrap_or(i64::from(config.global.auto_pool_size_max)) {
         true => "auto".to_owned(),
         false => spec.size.to_string(),
     }
