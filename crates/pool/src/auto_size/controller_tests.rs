@@ -296,3 +296,17 @@ fn new_bounds_hold_at_once() {
     model.run(20);
     assert!(model.controller.size() <= 5);
 }
+
+#[test]
+fn a_load_that_is_clearly_another_one_is_searched_at_once() {
+    let searched = (1..=40).filter(|seed| {
+        let mut model = Model::new((2, 80), early_peak, 100, 0.03, *seed);
+        model.run(60);
+        model.changes.clear();
+        model.curve = contended;
+        model.run(6);
+        model.changes.iter().filter(|change| change.kind == SizeChangeKind::Tries).count() >= 2
+    });
+    let searched = searched.count();
+    assert!(searched >= 36, "{searched}");
+}
