@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use messages::{
     CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
-    MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow, PoolSizeRow,
+    MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow,
+    ZoneRow,
 };
 use quota::QuotaRow;
 use settings::QueueBy;

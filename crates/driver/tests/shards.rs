@@ -33,7 +33,7 @@ fn clients_move_to_their_pools(io: IoDriver) {
     for name in ["a", "b", "c", "d"] {
         let mut database = Database::new(name, Origin { file: "test".into(), line: 1 });
         (database.host, database.port) = (vec![server.ip().to_string()], settings::Ports::one(server.port()));
-        database.pool_size = Some(2);
+        database.pool_size = Some(settings::PoolSize::Fixed(2));
         setup.config.databases.insert(name.to_owned(), Arc::new(database));
     }
     let seen = Arc::new(Seen::default());

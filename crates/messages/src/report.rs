@@ -2,7 +2,8 @@
 
 use crate::{
     AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
-    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, QueryRow, QueueRow, ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow, PoolSizeRow,
+    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ServerQueryResult,
+    ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.

@@ -38,7 +38,11 @@ use crate::topology::Topologies;
 pub use columns::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
     DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
-    ListColumn, PIN_TOTALS, PINS, POOLS, PinColumn, PinTotalColumn, PoolColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn, POOL_SIZES, PoolSizeColumn,
+    ListColumn, PIN_TOTALS, PINS, POOL_SIZES, POOLS, PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn,
+    QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn,
+    QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS,
+    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView,
+    ViewColumn, WAITS, WaitColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;

@@ -22,7 +22,9 @@ use std::sync::Arc;
 
 use control::{
     CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
-    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOLS, PinTotalColumn, PoolColumn, QUEUES, QUOTAS, QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS, WaitColumn, POOL_SIZES, PoolSizeColumn,
+    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOL_SIZES, POOLS, PinTotalColumn, PoolColumn, PoolSizeColumn,
+    QUEUES, QUOTAS, QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn,
+    TotalsColumn, WAITS, WaitColumn,
 };
 use settings::Config;
 
@@ -104,7 +106,8 @@ impl MetricsSource {
             caches,
             queues,
             waits,
-    quotas, pool_sizes,
+            quotas,
+            pool_sizes,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -138,7 +141,8 @@ impl MetricsSource {
             caches,
             queues,
             waits,
-    quotas, pool_sizes,
+            quotas,
+            pool_sizes,
             clients,
             process,
             alerts,

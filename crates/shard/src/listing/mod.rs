@@ -90,7 +90,6 @@ impl ShardState {
                 let rows = span_rows(&self.core);
                 send_slices(&mut self.core, request, rows, Listing::Spans)
             }
-            Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues => {
             Subject::Errors | Subject::Clusters | Subject::Caches | Subject::Queues | Subject::PoolSizes => {
                 self.list_of_databases(request, subject)
             }
