@@ -3,13 +3,13 @@
 //! Asked once per shard and name, so one lock is enough. Never touched per transaction.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ShardId;
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
     SharedPool,
 };
 use quota::Book;
@@ -29,7 +29,9 @@ pub struct ProcessRegistry {
 
 #[derive(Default)]
 struct Names {
-    pools: HashMap<(String, String), Arc<SharedPool>>,
+    pools: BTreeMap<(String, String), Arc<SharedPool>>,
+    /// The databases in which each user has a pool.
+    databases_of_users: HashMap<String, BTreeSet<String>>,
     /// Pools for reads, by database, user and host.
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: HashMap<String, Arc<ConnectionCounts>>,
@@ -37,6 +39,19 @@ struct Names {
     fair_shares: FairShares,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
+}
+
+impl Names {
+    /// The pool of a user in a database, and those for its reads.
+    fn pools_of<'a>(&'a self, database: &'a str, user: &'a str) -> impl Iterator<Item = &'a Arc<SharedPool>> {
+        let first = (database.to_owned(), user.to_owned(), String::new());
+        let hosts = self.host_pools.range(first..);
+        let hosts = hosts.take_while(move |((of, by, _), _)| (of.as_str(), by.as_str()) == (database, user));
+        self.pools
+            .get(&(database.to_owned(), user.to_owned()))
+            .into_iter()
+            .chain(hosts.map(|(_, shared)| shared))
+    }
 }
 
 impl ProcessRegistry {
@@ -103,6 +118,7 @@ impl PoolRegistry for ProcessRegistry {
         let emptiest = self.emptiest(&names.pools_begun);
         let entry = names.pools.entry((database.to_owned(), user.to_owned()));
         Arc::clone(entry.or_insert_with(|| {
+            names.databases_of_users.entry(user.to_owned()).or_default().insert(database.to_owned());
             names.pools_begun[ShardId(emptiest).index()] += 1;
             Arc::new(SharedPool::on(emptiest))
         }))
@@ -125,6 +141,12 @@ impl PoolRegistry for ProcessRegistry {
         if names.pools.get(&key).is_none_or(|shared| Arc::strong_count(shared) > 1) {
             return;
         }
+        if let Some(databases) = names.databases_of_users.get_mut(user) {
+            databases.remove(database);
+            if databases.is_empty() {
+                names.databases_of_users.remove(user);
+            }
+        }
         if let Some(shared) = names.pools.remove(&key)
             && let Some(begun) = names.pools_begun.get_mut(shared.shards().trailing_zeros() as usize)
         {
@@ -142,6 +164,24 @@ impl PoolRegistry for ProcessRegistry {
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.names().users.entry(name.to_owned()).or_default())
+    }
+
+    fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>> {
+        let names = &*self.names();
+        match budget {
+            Budget::Database => {
+                let pools = names.pools.range((name.to_owned(), String::new())..);
+                let hosts = names.host_pools.range((name.to_owned(), String::new(), String::new())..);
+                let pools = pools.take_while(|((database, _), _)| database == name).map(|(_, shared)| shared);
+                let hosts =
+                    hosts.take_while(|((database, _, _), _)| database == name).map(|(_, shared)| shared);
+                pools.chain(hosts).cloned().collect()
+            }
+            Budget::User => {
+                let databases = names.databases_of_users.get(name).into_iter().flatten();
+                databases.flat_map(|database| names.pools_of(database, name)).cloned().collect()
+            }
+        }
     }
 
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
@@ -212,6 +252,27 @@ mod tests {
         directory.forget_pool("a", "u");
         directory.forget_pool("never", "u");
         assert_eq!(directory.pool("b", "u").shards(), 0b01, "its shard is the emptiest again");
+    }
+
+    #[test]
+    fn pools_of_a_budget_are_those_of_its_database_or_user() {
+        let directory = ProcessRegistry::new(1);
+        let names = [("a", "u"), ("a", "v"), ("ab", "u"), ("b", "u")];
+        let pools = names.map(|(database, user)| directory.pool(database, user));
+        let reads = directory.host_pool("a", "u", "h");
+        let found = |budget, name, expected: &[&Arc<SharedPool>]| {
+            let found = directory.pools_of(budget, name);
+            let has = |pool: &&Arc<SharedPool>| found.iter().any(|one| Arc::ptr_eq(one, pool));
+            found.len() == expected.len() && expected.iter().all(has)
+        };
+        assert!(found(Budget::Database, "a", &[&pools[0], &pools[1], &reads]));
+        assert!(found(Budget::User, "u", &[&pools[0], &pools[2], &pools[3], &reads]));
+        assert!(found(Budget::User, "w", &[]) && found(Budget::Database, "c", &[]));
+        drop(pools);
+        drop(reads);
+        directory.forget_pool("a", "u");
+        directory.forget_pool("b", "u");
+        assert_eq!(directory.pools_of(Budget::User, "u").len(), 1);
     }
 
     #[test]

@@ -39,7 +39,10 @@ fn a_cluster_is_one_entry_whose_connections_go_to_the_primary() {
     assert!(config.databases.is_empty());
     assert_eq!((config.global.listen_port, config.global.pool_mode), (9999, PoolMode::Session));
     assert_eq!(config.global.listen_addr, ["localhost"]);
-    assert_eq!((config.global.default_pool_size, config.global.max_db_connections), (32, 128));
+    assert_eq!(
+        (config.global.default_pool_size, config.global.max_db_connections),
+        (settings::PoolSize::Fixed(32), 128)
+    );
     assert_eq!((config.global.max_client_conn, config.global.listen_backlog), (96, 64));
 }
 
@@ -103,7 +106,10 @@ fn limits_are_those_that_pgpool_had() {
     let global = config(&format!("{THREE}num_init_children = 50\nmax_pool = 1\nreserved_connections = 2"))
         .global
         .clone();
-    assert_eq!((global.default_pool_size, global.max_db_connections, global.max_client_conn), (50, 50, 48));
+    assert_eq!(
+        (global.default_pool_size, global.max_db_connections, global.max_client_conn),
+        (settings::PoolSize::Fixed(50), 50, 48)
+    );
     let global = config(&format!(
         "{THREE}num_init_children = 2147483647\nmax_pool = 9\nlisten_backlog_multiplier = 7"
     ))

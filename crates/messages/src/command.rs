@@ -238,4 +238,11 @@ pub enum ShardMessage {
         /// The host of a pool for reads.
         host: Option<String>,
     },
+    /// A connection of a budget that pools share is closed: those that wait there try again.
+    BudgetFreed {
+        /// Whose budget it is: a database's or a user's.
+        limit: LimitOf,
+        /// Its name.
+        name: String,
+    },
 }

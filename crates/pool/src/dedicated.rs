@@ -52,7 +52,11 @@ impl Pool {
             0 => 0,
             size => size + self.reserve_open(now_us),
         };
-        below(&self.shared().servers, pool_size)
+        let taken = self.shared().servers.taken();
+        let is_allowed =
+            limits.sharing.is_none() || self.shared().share().exceeded(taken.saturating_add(1)).is_none();
+        is_allowed
+            && below(&self.shared().servers, pool_size)
             && below(&self.database().servers, limits.max_db_connections)
             && below(&self.user().servers, limits.max_user_connections)
     }

@@ -1,12 +1,15 @@
-//! Clients that wait for a server in a fair queue: each subject's in the order of their arrival, and of all subjects the one that has had least comes next.
+//! Clients that wait for a server in a fair queue: each subject's in the order of their arrival (and of their classes), and of all subjects the one that has had least comes next.
 //!
 //! Owns that order and leaving from the middle. How much a subject has had is [`FairShare`]'s to say, and may change on other shards meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use settings::Priority;
+
 use crate::FairShare;
-use crate::lane::{Lane, Waiter};
+use crate::class_lanes::{ClassLanes, ClassPlace};
+use crate::lane::Waiter;
 
 /// Arrivals of waiters that are gone may be as many as those that wait, and so many more.
 const FEW_GONE: usize = 64;
@@ -15,7 +18,7 @@ const FEW_GONE: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FairPlace {
     subject: u32,
-    place: u64,
+    place: ClassPlace,
 }
 
 /// The lane.
@@ -35,23 +38,29 @@ pub(crate) struct FairLane {
 #[derive(Debug)]
 struct Subject {
     share: Arc<FairShare>,
-    lane: Lane,
+    lane: ClassLanes,
     /// Its key in `by_counted`.
     counted: u64,
 }
 
 impl FairLane {
-    /// Joins behind the others of the same subject.
-    pub(crate) fn join(&mut self, waiter: Waiter, share: &Arc<FairShare>, burst_us: u64) -> FairPlace {
+    /// Joins behind the others of the same subject and class.
+    pub(crate) fn join(
+        &mut self,
+        waiter: Waiter,
+        class: Priority,
+        share: &Arc<FairShare>,
+        burst_us: u64,
+    ) -> FairPlace {
         let number = share.number();
         let subject = self.subjects.entry(number).or_insert_with(|| {
             share.catch_up(burst_us);
             let counted = share.counted();
             self.by_counted.insert((counted, number));
-            Subject { share: Arc::clone(share), lane: Lane::beginning_at(self.next_place), counted }
+            Subject { share: Arc::clone(share), lane: ClassLanes::beginning_at(self.next_place), counted }
         });
-        let place = FairPlace { subject: number, place: subject.lane.push(waiter) };
-        self.next_place = self.next_place.max(place.place + 1);
+        let place = FairPlace { subject: number, place: subject.lane.push(waiter, class) };
+        self.next_place = self.next_place.max(place.place.place + 1);
         self.waiting += 1;
         self.arrivals.push_back(place);
         place
@@ -161,7 +170,7 @@ impl FairLane {
 mod tests {
     use std::sync::Arc;
 
-    use settings::QueueBy;
+    use settings::{Priority, QueueBy};
 
     use crate::{FairShare, FairShares, Queue};
 
@@ -174,7 +183,7 @@ mod tests {
         for (place, count) in waiting.iter().enumerate() {
             let share = share(&mut shares, place);
             for _ in 0..*count {
-                queue.join_fair(u32::try_from(place).unwrap_or(0), 0, &share, 0);
+                queue.join_fair(u32::try_from(place).unwrap_or(0), 0, Priority::Normal, (&share, 0));
             }
         }
         let (mut now_us, mut had) = (0, vec![0; weights.len()]);
@@ -187,7 +196,7 @@ mod tests {
             had[place] += costs_us[place];
             turn.end(now_us);
             queue.corrected(&share);
-            queue.join_fair(waiter.client, now_us, &share, 0);
+            queue.join_fair(waiter.client, now_us, Priority::Normal, (&share, 0));
         }
         had
     }
@@ -214,14 +223,14 @@ mod tests {
     fn who_leaves_leaves_no_gap_and_no_place_is_given_twice() {
         let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let (a, b) = (shares.share(&pool, QueueBy::User, "a", 1), shares.share(&pool, QueueBy::User, "b", 1));
-        let first = queue.join_fair(1, 10, &a, 0);
-        let second = queue.join_fair(2, 20, &b, 0);
-        queue.join_fair(3, 30, &a, 0);
+        let first = queue.join_fair(1, 10, Priority::Normal, (&a, 0));
+        let second = queue.join_fair(2, 20, Priority::Normal, (&b, 0));
+        queue.join_fair(3, 30, Priority::Normal, (&a, 0));
         assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(1));
         assert!(queue.leave(first) && !queue.leave(first));
         assert_eq!(queue.shared().map(|waiter| waiter.client).collect::<Vec<_>>(), [2, 3]);
         assert!(queue.leave(second));
-        let again = queue.join_fair(4, 40, &b, 0);
+        let again = queue.join_fair(4, 40, Priority::Normal, (&b, 0));
         assert!(!queue.leave(second), "its subject waits again, and it does not");
         assert_eq!((queue.len(), queue.shared_len()), (2, 2));
         assert!(queue.leave(again));
@@ -236,8 +245,8 @@ mod tests {
             (shares.share(&pool, QueueBy::User, "old", 1), shares.share(&pool, QueueBy::User, "new", 1));
         FairShare::begin(&old, 0, false).end(10_000);
         for _ in 0..20 {
-            queue.join_fair(1, 10_000, &old, 0);
-            queue.join_fair(2, 10_000, &new, 0);
+            queue.join_fair(1, 10_000, Priority::Normal, (&old, 0));
+            queue.join_fair(2, 10_000, Priority::Normal, (&new, 0));
         }
         let turns: Vec<_> = (0..10)
             .filter_map(|_| {
@@ -257,8 +266,8 @@ mod tests {
         FairShare::begin(&a, 0, false).end(10_000_000);
         FairShare::begin(&b, 0, false).end(10_500_000);
         let elsewhere = FairShare::begin(&a, 10_500_000, false);
-        queue.join_fair(1, 10_500_000, &a, 0);
-        queue.join_fair(2, 10_500_000, &b, 0);
+        queue.join_fair(1, 10_500_000, Priority::Normal, (&a, 0));
+        queue.join_fair(2, 10_500_000, Priority::Normal, (&b, 0));
         elsewhere.end(10_500_001);
         queue.look_again();
         assert_eq!(queue.serve().map(|waiter| waiter.client), Some(1));
@@ -276,9 +285,9 @@ mod tests {
     fn who_has_no_subject_comes_first_and_all_can_change_over() {
         let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let share = shares.share(&pool, QueueBy::User, "a", 1);
-        queue.join_fair(1, 10, &share, 0);
+        queue.join_fair(1, 10, Priority::Normal, (&share, 0));
         queue.join(2, 20);
-        queue.join_fair(3, 30, &share, 0);
+        queue.join_fair(3, 30, Priority::Normal, (&share, 0));
         assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(1), "it has waited longest");
         assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
         assert_eq!(queue.take_fair().iter().map(|waiter| waiter.client).collect::<Vec<_>>(), [1, 3]);
@@ -293,11 +302,46 @@ mod tests {
             shares.share(&pool, QueueBy::User, "light", 1_000),
         );
         FairShare::begin(&heavy, 0, false).end(1_000_000_000);
-        queue.join_fair(1, 0, &heavy, 0);
+        queue.join_fair(1, 0, Priority::Normal, (&heavy, 0));
         for _ in 0..10_000 {
-            queue.join_fair(2, 0, &light, u64::MAX);
+            queue.join_fair(2, 0, Priority::Normal, (&light, u64::MAX));
             assert_eq!(queue.serve().map(|waiter| waiter.client), Some(2));
         }
         assert!(queue.remembered() < 200, "{}", queue.remembered());
+    }
+
+    #[test]
+    fn a_subject_that_calls_all_of_its_clients_high_gets_no_more_than_others() {
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
+        let subjects = ["hostile", "other"].map(|name| shares.share(&pool, QueueBy::User, name, 1));
+        let classes = [Priority::High, Priority::Low];
+        for client in 0..2 {
+            for _ in 0..50 {
+                queue.join_fair(client, 0, classes[client as usize], (&subjects[client as usize], 0));
+            }
+        }
+        let mut turns = [0, 0];
+        for now_us in (0..1_000_000).step_by(1_000) {
+            let Some(waiter) = queue.serve() else { break };
+            let place = waiter.client as usize;
+            turns[place] += 1;
+            FairShare::begin(&subjects[place], now_us, false).end(now_us + 1_000);
+            queue.join_fair(waiter.client, now_us, classes[place], (&subjects[place], 0));
+        }
+        assert_eq!(turns, [500, 500]);
+    }
+
+    #[test]
+    fn within_a_subject_classes_count() {
+        let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
+        let share = shares.share(&pool, QueueBy::User, "a", 1);
+        queue.join_fair(1, 0, Priority::Low, (&share, 0));
+        let gone = queue.join_fair(2, 10, Priority::High, (&share, 0));
+        queue.join_fair(3, 20, Priority::Normal, (&share, 0));
+        queue.join_fair(4, 30, Priority::High, (&share, 0));
+        assert!(queue.leave(gone) && !queue.leave(gone));
+        assert_eq!(queue.front_shared().map(|waiter| waiter.client), Some(1));
+        let order: Vec<_> = std::iter::from_fn(|| queue.serve()).map(|waiter| waiter.client).collect();
+        assert_eq!(order, [4, 3, 1]);
     }
 }

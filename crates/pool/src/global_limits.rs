@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quota::Book;
 use settings::QueueBy;
 
-use crate::{CacheBudget, FairPool, FairShare, KnownCluster, SizeFigures};
+use crate::{Budget, CacheBudget, FairPool, FairShare, KnownCluster, PoolShare, SizeFigures};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -49,6 +49,8 @@ pub struct SharedPool {
     fair: Arc<FairPool>,
     /// `pool_size = auto`: what shards have counted, and the size.
     sizing: SizeFigures,
+    /// Its part in the budgets that it shares with other pools.
+    share: PoolShare,
     /// Clients that wait for a server, as the shards have told last.
     waiting: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
@@ -76,6 +78,12 @@ impl SharedPool {
     #[must_use]
     pub fn sizing(&self) -> &SizeFigures {
         &self.sizing
+    }
+
+    /// Its part in the budgets that it shares with other pools.
+    #[must_use]
+    pub fn share(&self) -> &PoolShare {
+        &self.share
     }
 
     /// Clients that wait for a server, as the shards have told last.
@@ -192,6 +200,10 @@ pub struct ConnectionCounts {
     pub clients: PermitCounter,
     /// Server connections that listen for all clients of a pool, or are sought for that.
     pub(crate) listeners: PermitCounter,
+    /// Counts pools that begin to have a connection (`connection_sharing`).
+    begun: AtomicU64,
+    /// Bit N: a pool of shard N waits for a part of it.
+    askers: AtomicU64,
     /// Of a database: what its servers are servers of.
     pub cluster: KnownCluster,
     /// Of a database: what the answers that are kept of it take.
@@ -201,6 +213,24 @@ pub struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
+    /// The next number for a pool that begins to have a connection.
+    pub(crate) fn next_begun(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A pool of this shard waits until a connection of the budget is closed.
+    pub fn ask(&self, shard: u16) {
+        self.askers.fetch_or(1 << shard, Ordering::AcqRel);
+    }
+
+    /// The shards whose pools wait for that, as bits; they are notified, and ask again if they still wait.
+    pub fn take_askers(&self) -> u64 {
+        match self.askers.load(Ordering::Acquire) {
+            0 => 0,
+            _ => self.askers.swap(0, Ordering::AcqRel),
+        }
+    }
+
     /// Notes that a database was made from `*`; true the first time.
     pub fn register(&self) -> bool {
         !self.registered.swap(true, Ordering::AcqRel)
@@ -232,6 +262,8 @@ pub trait PoolRegistry: Send + Sync {
     fn database(&self, name: &str) -> Arc<ConnectionCounts>;
     /// The user's counts.
     fn user(&self, name: &str) -> Arc<ConnectionCounts>;
+    /// The pools that draw on a budget, those for reads on a host too: of a database or a user.
+    fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>>;
     /// What a subject of a pool's fair queue has had; it has this weight from now on.
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare>;
     /// Looks at the accounts of quotas, while nobody else does. Never to be called in the call.

@@ -29,8 +29,13 @@ impl Lane {
         Lane { first, ..Lane::default() }
     }
 
+    /// The place that comes next.
+    pub(crate) fn next_place(&self) -> u64 {
+        self.first + self.places.len() as u64
+    }
+
     pub(crate) fn push(&mut self, waiter: Waiter) -> u64 {
-        let place = self.first + self.places.len() as u64;
+        let place = self.next_place();
         self.places.push_back(Some(waiter));
         self.waiting += 1;
         place

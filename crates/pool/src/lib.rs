@@ -20,8 +20,10 @@
 //!     reserve_pool_timeout_us: 0,
 //!     max_db_connections: 0,
 //!     max_user_connections: 0,
+//!     sharing: None,
 //!     fair: None,
 //!     queue_burst_us: 0,
+//!     priority: None,
 //!     queue_limit: 0,
 //!     queue_target_us: 0,
 //!     server_login_retry_us: 15_000_000,
@@ -45,6 +47,7 @@
 
 mod auto_size;
 mod cache_budget;
+mod class_lanes;
 mod dedicated;
 mod fair_lane;
 mod fair_share;
@@ -56,6 +59,8 @@ mod logins;
 mod pins;
 pub mod pool;
 pub mod queue;
+mod shares;
+mod sharing;
 
 pub use auto_size::{
     SizeChange, SizeChangeKind, SizeController, SizeFigures, SizeHold, SizeInterval, SizeReport, SizeState,
@@ -72,3 +77,5 @@ pub use logins::OpenFor;
 pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition};
+pub use shares::{Budget, PoolShare, Sharing, share_out};
+pub use sharing::TENURE_US;

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use settings::{PoolMode, QueueBy, SizeBounds};
+use settings::{PoolMode, Priority, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
-use crate::{ConnectionCounts, OpenFor, Queue, SharedPool};
+use crate::shares::ShareReport;
+use crate::{Budget, ConnectionCounts, OpenFor, Queue, SharedPool, Sharing};
 
 /// Within this time a client gets the server that it used last, whose caches are still warm.
 const WARM_US: u64 = 1_000_000;
@@ -45,10 +46,14 @@ pub struct Limits {
     pub max_db_connections: u32,
     /// `max_user_connections`; 0 is no limit.
     pub max_user_connections: u32,
+    /// How it takes part in the division of those two (`connection_sharing`); `None` is first come, first served.
+    pub sharing: Option<Sharing>,
     /// Whose server time the queue counts (`queue = fair`, `queue_by`); `None` is first come, first served.
     pub fair: Option<QueueBy>,
     /// `queue_burst`, microseconds.
     pub queue_burst_us: u64,
+    /// Clients that wait have classes: theirs unless they ask for another, and whether they may (`queue_priority`).
+    pub priority: Option<(Priority, bool)>,
     /// `queue_limit`; 0 is no limit.
     pub queue_limit: u32,
     /// `queue_target`, microseconds; 0 is none.
@@ -57,6 +62,16 @@ pub struct Limits {
     pub server_login_retry_us: u64,
     /// `server_round_robin`.
     pub round_robin: bool,
+}
+
+impl Limits {
+    /// What the pool never passes: its size and the reserve.
+    pub(crate) fn most_servers(&self) -> u32 {
+        match self.pool_size.largest() {
+            0 => u32::MAX,
+            size => size.saturating_add(self.reserve_pool_size),
+        }
+    }
 }
 
 /// An idle server.
@@ -110,6 +125,10 @@ pub struct Pool {
     size: u32,
     /// Servers whose transactions go on for much longer than is usual, as the other shards have been told.
     told_stuck: u32,
+    /// What they know of its part in shared budgets.
+    pub(crate) told_share: ShareReport,
+    /// How many looks in a row have found clients waiting.
+    pub(crate) looks_waiting: u8,
     /// Since when it can serve clients: waits before that are not the load's.
     able_since_us: u64,
     pub(crate) logins: Logins,
@@ -126,6 +145,7 @@ impl Pool {
     ) -> Pool {
         shared.sizing().begin_reporting();
         let size = size_in_force(&limits, &shared);
+        shared.share().set(limits.sharing, limits.most_servers());
         Pool {
             limits,
             queue: Queue::default(),
@@ -141,6 +161,8 @@ impl Pool {
             told_waiting: 0,
             size,
             told_stuck: 0,
+            told_share: ShareReport::default(),
+            looks_waiting: 0,
             able_since_us: 0,
             logins: Logins::default(),
         }
@@ -313,6 +335,14 @@ impl Pool {
     /// Takes a permit to open one more server, from the pool, the database and the user; all or none.
     pub fn take_permit(&mut self, open_for: OpenFor, now_us: u64) -> Permit {
         let Some(reserve) = self.take_from_pool(now_us) else { return Permit::PoolFull };
+        let taken = if self.limits.sharing.is_some() { self.shared.servers.taken() } else { 0 };
+        if let Some(budget) = self.shared.share().exceeded(taken) {
+            self.shared.servers.release();
+            return match budget {
+                Budget::Database => Permit::DatabaseFull,
+                Budget::User => Permit::UserFull,
+            };
+        }
         if !self.database.servers.take(self.limits.max_db_connections) {
             self.shared.servers.release();
             return Permit::DatabaseFull;
@@ -321,6 +351,9 @@ impl Pool {
             self.database.servers.release();
             self.shared.servers.release();
             return Permit::UserFull;
+        }
+        if taken == 1 {
+            self.shared.share().begins(self.database.next_begun(), self.user.next_begun());
         }
         self.open += 1;
         self.logins.of(open_for).begin();
@@ -477,6 +510,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.sizing().end_reporting(self.told_stuck);
         self.shared.change_waiting(self.told_waiting, 0);
+        self.shared.share().change(self.told_share, ShareReport::default());
     }
 }
 
@@ -499,8 +533,10 @@ pub(crate) mod tests {
             reserve_pool_timeout_us: 5_000_000,
             max_db_connections: 0,
             max_user_connections: 0,
+            sharing: None,
             fair: None,
             queue_burst_us: 0,
+            priority: None,
             queue_limit: 0,
             queue_target_us: 0,
             server_login_retry_us: 15_000_000,

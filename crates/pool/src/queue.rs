@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
+use settings::Priority;
+
 use crate::FairShare;
+use crate::class_lanes::{ClassLanes, ClassPlace};
 use crate::fair_lane::{FairLane, FairPlace};
 use crate::lane::{Lane, Waiter};
 
@@ -16,6 +19,7 @@ pub struct QueuePosition(Position);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
+    Shared(ClassPlace),
     InLane { lane: LaneKind, place: u64 },
     Fair(FairPlace),
 }
@@ -31,7 +35,6 @@ impl QueuePosition {
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneKind {
-    Shared,
     Dedicated,
     Pin,
 }
@@ -39,7 +42,7 @@ enum LaneKind {
 /// The waiting clients of a pool.
 #[derive(Debug, Default)]
 pub struct Queue {
-    shared: Lane,
+    shared: ClassLanes,
     dedicated: Lane,
     pins: Lane,
     /// Those that wait for any server by the shares of their subjects, if some have.
@@ -61,7 +64,14 @@ impl Queue {
     /// assert!(queue.is_empty());
     /// ```
     pub fn join(&mut self, client: u32, since_us: u64) -> QueuePosition {
-        self.push(client, since_us, LaneKind::Shared)
+        self.join_as(client, since_us, Priority::Normal)
+    }
+
+    /// Joins at the end of a class, for any server.
+    #[inline]
+    pub fn join_as(&mut self, client: u32, since_us: u64, class: Priority) -> QueuePosition {
+        let waiter = self.arrives(client, since_us, false);
+        QueuePosition(Position::Shared(self.shared.push(waiter, class)))
     }
 
     /// Joins at the end, for a dedicated server; the client leaves the queue when it has one.
@@ -74,16 +84,16 @@ impl Queue {
         self.push(client, since_us, LaneKind::Pin)
     }
 
-    /// Joins for any server, behind the others of the same subject.
+    /// Joins for any server, behind the others of the same subject and class.
     pub fn join_fair(
         &mut self,
         client: u32,
         since_us: u64,
-        share: &Arc<FairShare>,
-        burst_us: u64,
+        class: Priority,
+        (share, burst_us): (&Arc<FairShare>, u64),
     ) -> QueuePosition {
         let waiter = self.arrives(client, since_us, false);
-        QueuePosition(Position::Fair(self.fair.get_or_insert_default().join(waiter, share, burst_us)))
+        QueuePosition(Position::Fair(self.fair.get_or_insert_default().join(waiter, class, share, burst_us)))
     }
 
     fn push(&mut self, client: u32, since_us: u64, lane: LaneKind) -> QueuePosition {
@@ -101,7 +111,6 @@ impl Queue {
 
     fn lane_mut(&mut self, lane: LaneKind) -> &mut Lane {
         match lane {
-            LaneKind::Shared => &mut self.shared,
             LaneKind::Dedicated => &mut self.dedicated,
             LaneKind::Pin => &mut self.pins,
         }
@@ -124,6 +133,7 @@ impl Queue {
     /// Leaves before being served; false if it was served or has left.
     pub fn leave(&mut self, position: QueuePosition) -> bool {
         match position.0 {
+            Position::Shared(place) => self.shared.leave(place),
             Position::InLane { lane, place } => self.lane_mut(lane).leave(place),
             Position::Fair(place) => self.fair.as_mut().is_some_and(|lane| lane.leave(place)),
         }
@@ -226,7 +236,7 @@ impl Queue {
     #[inline]
     #[must_use]
     pub fn shared_len(&self) -> usize {
-        self.shared.waiting + self.fair.as_ref().map_or(0, |fair| fair.waiting())
+        self.shared.waiting() + self.fair.as_ref().map_or(0, |fair| fair.waiting())
     }
 
     /// The number of clients that wait for a server.

@@ -54,7 +54,7 @@ pub use learned_settings::LearnedSettings;
 pub use listening::Listening;
 pub use parameters::{Parameters, Tracked};
 pub use parse_settings::{Catalog, ParseSettings};
-pub use pinning_request::{asks_for_sequence_values, request_pins, request_selects};
+pub use pinning_request::{asks_for_sequence_values, request_pins, request_priority, request_selects};
 pub use prepared::{ImportedStatement, Scope, StatementId, StatementRegistry};
 pub use refused_request::{RefusedAnswer, RefusedMessage, RefusedRequest};
 pub use replication::Replication;

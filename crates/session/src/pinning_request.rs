@@ -2,6 +2,10 @@
 //!
 //! Owns where its text stands. What of a text pins is the `sql` crate's to say; what is not known before shows when the server is asked.
 
+use std::cell::Cell;
+
+use settings::Priority;
+use sql::PriorityHint;
 use wire::frame::{self, HEADER_BYTES};
 use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
@@ -47,6 +51,25 @@ pub fn request_selects(bytes: &[u8], names: Option<&ClientStatements>, registry:
         text.trim_ascii_start().get(..WORD.len()).is_some_and(|word| word.eq_ignore_ascii_case(WORD))
     };
     first_text_is(bytes, names, registry, selects)
+}
+
+/// The class in which the first message of these bytes wants to wait, by a comment in its text.
+#[must_use]
+pub fn request_priority(
+    bytes: &[u8],
+    names: Option<&ClientStatements>,
+    registry: &StatementRegistry,
+) -> Option<Priority> {
+    let found = Cell::new(None);
+    first_text_is(bytes, names, registry, |text| {
+        found.set(sql::priority_hint(text));
+        true
+    });
+    found.get().map(|hint| match hint {
+        PriorityHint::High => Priority::High,
+        PriorityHint::Normal => Priority::Normal,
+        PriorityHint::Low => Priority::Low,
+    })
 }
 
 /// The text that the first message has, or whose statement it binds, is such a one.
@@ -95,6 +118,15 @@ mod tests {
         names.parse(b"lock", rest, None, 1, &mut registry).expect("kept");
         let parse = message(b'P', &[b"other\0", &rest[..]].concat());
         assert!(request_pins(&parse, None, &registry));
+        assert_eq!(request_priority(&parse, None, &registry), None);
+        let rest = b"/* weir: priority=low */ SELECT 1\0\0\0";
+        names.parse(b"low", rest, None, 1, &mut registry).expect("kept");
+        let bind_low = message(b'B', b"\0low\0\0\0\0\0\0");
+        assert_eq!(request_priority(&bind_low, Some(&names), &registry), Some(Priority::Low));
+        assert_eq!(
+            request_priority(&message(b'Q', b"/*weir:priority=high*/\0"), None, &registry),
+            Some(Priority::High)
+        );
         let bind = |name: &str| message(b'B', format!("\0{name}\0\0\0\0\0").as_bytes());
         assert!(request_pins(&bind("lock"), Some(&names), &registry));
         assert!(!request_pins(&bind("free"), Some(&names), &registry));

@@ -222,6 +222,17 @@ choices! {
         AlwaysPrimary = "always_primary",
     };
 
+    /// How pools share `max_db_connections` and `max_user_connections`.
+    ConnectionSharing {
+        /// First come, first served.
+        #[default]
+        None = "none",
+        /// A pool gets what it is guaranteed, and what is left first come, first served.
+        Guaranteed = "guaranteed",
+        /// What is left is shared by demand.
+        Demand = "demand",
+    };
+
     /// In which order clients that wait get servers.
     QueueOrder {
         /// Who came first.
@@ -229,6 +240,28 @@ choices! {
         Fifo = "fifo",
         /// Whose subject has had least server time for its weight.
         Fair = "fair",
+    };
+
+    /// Whether clients that wait have classes.
+    QueuePriority {
+        /// No.
+        #[default]
+        None = "none",
+        /// Those that their users or databases say.
+        Settings = "settings",
+        /// Those that they ask for themselves, or else as with `settings`.
+        Comment = "comment",
+    };
+
+    /// The class of a client that waits.
+    Priority {
+        /// Comes before the others, within limits.
+        High = "high",
+        /// What nothing else is said of.
+        #[default]
+        Normal = "normal",
+        /// Comes behind the others, within limits.
+        Low = "low",
     };
 
     /// Whose server time a fair queue counts.

@@ -3,8 +3,8 @@
 
 use crate::hba::Hba;
 use crate::{
-    Database, Finding, Global, Peer, PinAction, PoolMode, PoolSize, QueueBy, QueueOrder, SessionState,
-    SizeBounds, TlsFiles, User,
+    ConnectionSharing, Database, Finding, Global, Peer, PinAction, PoolMode, PoolSize, Priority, QueueBy,
+    QueueOrder, QueuePriority, SessionState, SizeBounds, TlsFiles, User,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -178,6 +178,16 @@ impl Config {
         }
     }
 
+    /// The class of clients of a pool that wait, and whether they may ask for another one; `None`: they have none.
+    pub fn queue_priority(&self, database: &Database, user: Option<&User>) -> Option<(Priority, bool)> {
+        let class = user.and_then(|user| user.priority).or(database.priority).unwrap_or_default();
+        match database.queue_priority.unwrap_or(self.global.queue_priority) {
+            QueuePriority::None => None,
+            QueuePriority::Settings => Some((class, false)),
+            QueuePriority::Comment => Some((class, true)),
+        }
+    }
+
     /// Clients of a pool that may wait for a server; 0 is no limit.
     pub fn queue_limit(&self, database: &Database) -> u32 {
         database.queue_limit.unwrap_or(self.global.queue_limit)
@@ -223,6 +233,18 @@ impl Config {
     /// Server connections of all users of a database; 0 is no limit.
     pub fn max_db_connections(&self, database: &Database) -> u32 {
         database.max_db_connections.unwrap_or(self.global.max_db_connections)
+    }
+
+    /// How a pool of a database shares the limits of server connections with others.
+    pub fn connection_sharing(&self, database: &Database) -> ConnectionSharing {
+        database.connection_sharing.unwrap_or(self.global.connection_sharing)
+    }
+
+    /// Server connections that a pool gets of a limit that it shares while its clients ask for them.
+    pub fn guaranteed_connections(&self, database: &Database, user: Option<&User>) -> u32 {
+        let guaranteed =
+            user.and_then(|user| user.guaranteed_connections).or(database.guaranteed_connections);
+        guaranteed.unwrap_or(self.global.guaranteed_connections)
     }
 
     /// Client connections of all users of a database; 0 is no limit.

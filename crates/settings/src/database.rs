@@ -2,8 +2,8 @@
 //! Precedence over wider settings is in `config.rs`.
 
 use crate::choice::{
-    LoadBalance, PinAction, PoolMode, QueueBy, QueueOrder, ReadAfterWrite, ReadConsistency, SessionState,
-    TargetSessionAttrs,
+    ConnectionSharing, LoadBalance, PinAction, PoolMode, Priority, QueueBy, QueueOrder, QueuePriority,
+    ReadAfterWrite, ReadConsistency, SessionState, TargetSessionAttrs,
 };
 use crate::codec::{
     AuthDatabase, Boolean, Inherited, InheritedLimit, List, NonEmptyText, Number, Positive, Seconds, Text,
@@ -73,6 +73,10 @@ pub struct Database {
     pub reserve_pool_size: Option<u32>,
     /// Server connections of all users; `None` follows the global setting.
     pub max_db_connections: Option<u32>,
+    /// How its pools share limits of server connections; `None` follows the global setting.
+    pub connection_sharing: Option<ConnectionSharing>,
+    /// Server connections that each of its pools gets of them when it asks; `None` follows the global setting.
+    pub guaranteed_connections: Option<u32>,
     /// Client connections of all users; `None` follows the global setting.
     pub max_db_client_connections: Option<u32>,
     /// Oldest age of an idle server connection; `None` follows the global setting.
@@ -103,6 +107,10 @@ pub struct Database {
     pub queue_limit: Option<u32>,
     /// Longest wait in a queue that stays full; `None` follows the global setting.
     pub queue_target: Option<Duration>,
+    /// Whether clients that wait have classes; `None` follows the global setting.
+    pub queue_priority: Option<QueuePriority>,
+    /// The class of its clients.
+    pub priority: Option<Priority>,
     /// Which subjects get more than others.
     pub queue_weights: QueueWeights,
     /// How one of several hosts is chosen.
@@ -158,6 +166,8 @@ impl Database {
             min_pool_size: None,
             reserve_pool_size: None,
             max_db_connections: None,
+            connection_sharing: None,
+            guaranteed_connections: None,
             max_db_client_connections: None,
             server_lifetime: None,
             failover_timeout: None,
@@ -173,6 +183,8 @@ impl Database {
             queue_burst: None,
             queue_limit: None,
             queue_target: None,
+            queue_priority: None,
+            priority: None,
             queue_weights: QueueWeights::default(),
             load_balance_hosts: LoadBalance::default(),
             connect_query: None,
@@ -265,6 +277,8 @@ rows! {
     min_pool_size: Inherited<Number>, unset, Reload, "Server connections kept open; unless given, the global min_pool_size.";
     reserve_pool_size: Inherited<Number>, unset, Reload, "Further server connections for long waits; unless given, the global reserve_pool_size.";
     max_db_connections: InheritedLimit, unset, Reload, "Server connections of all users together; unless given, the global max_db_connections.", better "exact over all threads, as PostgreSQL counts them";
+    connection_sharing: Inherited<ConnectionSharing>, unset, Reload, "How its pools share max_db_connections and max_user_connections with others; unless given, the global connection_sharing.", own;
+    guaranteed_connections: Inherited<Number>, unset, Reload, "Server connections that each of its pools gets of a shared limit while its clients ask for them; unless given, the global guaranteed_connections.", own;
     max_db_client_connections: InheritedLimit, unset, Reload, "Client connections of all users together; unless given, the global max_db_client_connections.", better "exact over all threads";
     server_lifetime: Inherited<Seconds>, unset, Reload, "Age at which idle server connections are closed; unless given, the global server_lifetime.";
     failover_timeout: Inherited<Seconds>, unset, Reload, "Longest wait while no host is what target_session_attrs or read_write_split asks for; unless given, the global failover_timeout.", own;
@@ -280,6 +294,8 @@ rows! {
     queue_burst: Inherited<Seconds>, unset, Reload, "Server time that a subject of a fair queue may have saved up; unless given, the global queue_burst.", own;
     queue_limit: InheritedLimit, unset, Reload, "Clients of a pool that may wait for a server connection; unless given, the global queue_limit.", own;
     queue_target: Inherited<Seconds>, unset, Reload, "Longest wait in a queue that stays full; unless given, the global queue_target.", own;
+    queue_priority: Inherited<QueuePriority>, unset, Reload, "Whether clients that wait have classes; unless given, the global queue_priority.", own;
+    priority: Inherited<Priority>, unset, Reload, "The class of clients that wait, with queue_priority: high, normal or low; unless given, normal.", own;
     queue_weights: QueueWeights, "", Reload, "Shares of the server time that subjects of a fair queue get while they wait: `name=weight` with commas between them (1 to 1000); who is not named has 1.", own;
     load_balance_hosts: LoadBalance, "round-robin", Reload, "How one of several hosts is chosen.";
     connect_query: Text, unset, Reconnect, "Query that is run on each new server connection before clients get it.";
@@ -323,6 +339,9 @@ mod tests {
                 "patroni http://h",
                 "64MB",
                 "fair",
+                "demand",
+                "comment",
+                "high",
                 "client_addr",
                 "a=2",
             ]

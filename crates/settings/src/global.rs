@@ -3,8 +3,8 @@
 //! Never holds anything of one database or one user.
 
 use crate::choice::{
-    AuthType, IoDriver, PinAction, PoolMode, QueueBy, QueueOrder, SessionState, SslMode, SyslogFacility,
-    Threads,
+    AuthType, ConnectionSharing, IoDriver, PinAction, PoolMode, QueueBy, QueueOrder, QueuePriority,
+    SessionState, SslMode, SyslogFacility, Threads,
 };
 use crate::codec::{
     AuthDatabase, Boolean, Bytes, CheckQuery, FileMode, Limit, List, Milliseconds, NonEmptyText, Number,
@@ -145,6 +145,9 @@ live {
         different "TLS below 1.2 is not supported: naming it gives a warning";
     client_tls_sslmode: SslMode, SslMode, "disable", Reload,
         "Whether clients may (allow, prefer) or must (require) use TLS, and present a certificate signed by client_tls_ca_file (verify-ca, verify-full).";
+    connection_sharing: ConnectionSharing, ConnectionSharing, "none", Reload,
+        "How pools share max_db_connections and max_user_connections, over all threads: `none` is first come, first served; with `guaranteed` a pool that has fewer connections than guaranteed_connections and clients that wait gets one that another pool has above its own guarantee, as soon as that is released; with `demand` also what is above guarantees is shared among the pools whose clients wait, most to none (max-min fairness).",
+        own;
     conffile: Option<String>, Text, unset, Reload,
         "The file that the next RELOAD reads; by default the one of the command line.";
     default_pool_size: PoolSize, PoolSize, "20", Reload,
@@ -161,6 +164,9 @@ live {
         "How long a host name that does not exist (NXDOMAIN) is cached.";
     dns_zone_check_period: Duration, Seconds, "0", Reload,
         "How often the serial numbers of the zones of host names are checked; a new one has all names of its zone looked up again. 0 is never.";
+    guaranteed_connections: u32, Limit, "0", Reload,
+        "Server connections that each pool gets of a limit that pools share (connection_sharing) while its clients ask for them; others may have them until then. 0 guarantees none.",
+        own;
     idle_transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
@@ -295,6 +301,9 @@ live {
         own;
     quotas_file: Option<String>, Text, "", Reload,
         "Weir's own. File of quotas: how many connections, queries, bytes and how much server time users, groups, databases and application_names may have (docs/quotas.md). SET QUOTA writes it; it need not exist. What was used is kept beside it, in a file with `.usage` added to its name.",
+        own;
+    queue_priority: QueuePriority, QueuePriority, "none", Reload,
+        "Whether clients that wait have classes (high, normal, low): `none` is no; with `settings` they have the class that `priority` of their user or database says; with `comment` a request may say another by a comment (`/* weir: priority=high */`), or a session by SET weir.priority. A client is served as if it had come 1 s later with normal, 5 s later with low; within a subject of its own where queue = fair.",
         own;
     query_wait_notify: Duration, WholeSeconds, "5", Reload,
         "Sends a notice to a client that has been waiting for a server for this long. 0 is never.";

@@ -14,6 +14,7 @@ mod diff;
 mod files;
 mod finding;
 mod global;
+mod guarantees;
 pub mod hba;
 pub mod ident;
 mod identifier;
@@ -45,8 +46,9 @@ mod value;
 
 pub use check::{CheckReport, check, idle_settings};
 pub use choice::{
-    AuthType, IoDriver, LoadBalance, PinAction, PoolMode, QueueBy, QueueOrder, ReadAfterWrite,
-    ReadConsistency, SessionState, SslMode, SyslogFacility, TargetSessionAttrs, Threads,
+    AuthType, ConnectionSharing, IoDriver, LoadBalance, PinAction, PoolMode, Priority, QueueBy, QueueOrder,
+    QueuePriority, ReadAfterWrite, ReadConsistency, SessionState, SslMode, SyslogFacility,
+    TargetSessionAttrs, Threads,
 };
 pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;

@@ -11,7 +11,7 @@ use crate::quotas_file::read_quotas;
 use crate::raw_config::{Assignment, RawConfig};
 use crate::table::TakesEffect;
 use crate::userlist::Userlist;
-use crate::{AuthType, Config, Database, Global, SslMode, TlsFiles, global, ident};
+use crate::{AuthType, Config, Database, Global, SslMode, TlsFiles, global, guarantees, ident};
 use std::sync::Arc;
 
 /// Reads a file with its includes and its `auth_file`. `flags` are settings from the command line and take precedence.
@@ -78,6 +78,7 @@ impl RawConfig {
         let patronis = resolver.config.patronis();
         resolver.config.tls_files = TlsFiles::read(files, &resolver.config.global, &patronis);
         resolver.check_collector(&self.assignments, &self.file);
+        resolver.findings.extend(guarantees::findings(&resolver.config));
         resolver.finish()
     }
 }

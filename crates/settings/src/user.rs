@@ -1,7 +1,7 @@
 //! Settings of one user, and the table of the keys of an entry in `[users]`.
 //! Never holds a secret: those are in `auth_file` ([`crate::userlist`]).
 
-use crate::choice::{PinAction, PoolMode, SessionState};
+use crate::choice::{PinAction, PoolMode, Priority, SessionState};
 use crate::codec::{Boolean, Inherited, InheritedLimit, Number, Seconds};
 use crate::pool_size::PoolSize;
 use crate::table::{Row, live_row};
@@ -16,6 +16,8 @@ pub struct User {
     pub pool_size: Option<PoolSize>,
     /// Further connections of each pool for long waits.
     pub reserve_pool_size: Option<u32>,
+    /// Server connections that each of the user's pools gets of a shared limit when it asks.
+    pub guaranteed_connections: Option<u32>,
     /// When server connections are returned.
     pub pool_mode: Option<PoolMode>,
     /// What becomes of session state.
@@ -32,6 +34,8 @@ pub struct User {
     pub max_user_connections: Option<u32>,
     /// Client connections over all databases.
     pub max_user_client_connections: Option<u32>,
+    /// The class of the user's clients that wait.
+    pub priority: Option<Priority>,
     /// Longest query.
     pub query_timeout: Option<Duration>,
     /// Longest wait for a server connection.
@@ -55,6 +59,7 @@ macro_rules! rows {
 rows! {
     pool_size: Inherited<PoolSize>, "Server connections of each of the user's pools, or `auto`; wins over the database's.";
     reserve_pool_size: Inherited<Number>, "Further server connections for long waits; wins over the database's.";
+    guaranteed_connections: Inherited<Number>, "Server connections that each of the user's pools gets of a limit that pools share (connection_sharing) while its clients ask for them; wins over the database's.", own;
     pool_mode: Inherited<PoolMode>, "When server connections are returned; wins over the database's.";
     session_state: Inherited<SessionState>, "What becomes of what clients leave in their sessions; wins over the database's.", own;
     assign_server_at_login: Inherited<Boolean>, "Session pooling: gives clients their server connections at login; wins over the database's.", own;
@@ -63,6 +68,7 @@ rows! {
     max_pinned_action: Inherited<PinAction>, "What becomes of a client while max_pinned is reached; wins over the database's.", own;
     max_user_connections: InheritedLimit, "Server connections over all databases.";
     max_user_client_connections: InheritedLimit, "Client connections over all databases.";
+    priority: Inherited<Priority>, "The class of the user's clients that wait, with queue_priority: high, normal or low; wins over the database's.", own;
     query_timeout: Inherited<Seconds>, "Closes clients whose query took longer.";
     query_wait_timeout: Inherited<Seconds>, "Longest wait for a server connection; wins over the database's.";
     idle_transaction_timeout: Inherited<Seconds>, "Closes clients that were idle inside a transaction for longer.";
@@ -83,7 +89,7 @@ mod tests {
     fn a_row_writes_its_own_field_and_no_other() {
         for row in USER {
             let mut user = User::default();
-            let changed = ["7", "statement", "virtual", "error"]
+            let changed = ["7", "statement", "virtual", "error", "high"]
                 .iter()
                 .any(|word| (row.assign)(&mut user, word).is_ok());
             assert!(changed, "{} takes no value", row.info.name);

@@ -368,7 +368,7 @@ impl ShardState {
     fn closed(&mut self, conn: ConnId) {
         match self.core.conns.remove(conn) {
             Some(Conn::Server(server)) => {
-                server_end::server_closed(&mut self.core, server.pool, server.listens);
+                server_end::server_closed(&mut self.core, &server);
                 if !server.listens {
                     self.core.report_server(server.pool, false);
                 }

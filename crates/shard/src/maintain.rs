@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::link::{
     checkout, client_end, internal_query, listener, opening, overload, pins, quotas, sequences, server_end,
+    shares,
 };
 use crate::local_pools::table::PoolId;
 use crate::pools::{auto_size, standbys, unused};
@@ -55,6 +56,7 @@ impl ShardState {
         }
         self.check_connections();
         self.check_waiters();
+        shares::look(&mut self.core);
         let local_pools = self.core.local_pools.ids();
         for local_pool in local_pools {
             self.check_pool(local_pool);

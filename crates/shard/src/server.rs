@@ -117,6 +117,8 @@ pub(crate) struct Server {
     pub(crate) timeline: Option<u32>,
     /// What its client has asked for, where that may be repeated elsewhere.
     pub(crate) attempt: Attempt,
+    /// It is being closed, and its pool counts it so.
+    pub(crate) leaves: bool,
     /// Output has not all gone to the system; [`crate::Event::SendBufferEmpty`] will come.
     pub(crate) unsent: bool,
     /// It has been asked how far it is since it last had a client.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
     SharedPool,
 };
 use settings::QueueBy;
@@ -135,6 +135,18 @@ impl PoolRegistry for Names {
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         self.with(|inner| Arc::clone(inner.users.entry(name.to_owned()).or_default()))
+    }
+
+    fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>> {
+        let is_of = |database: &String, user: &String| match budget {
+            Budget::Database => database == name,
+            Budget::User => user == name,
+        };
+        self.with(|inner| {
+            let pools = inner.pools.iter().filter(|((database, user), _)| is_of(database, user));
+            let hosts = inner.host_pools.iter().filter(|((database, user, _), _)| is_of(database, user));
+            pools.map(|(_, shared)| shared).chain(hosts.map(|(_, shared)| shared)).cloned().collect()
+        })
     }
 
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {

@@ -25,7 +25,9 @@ pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use pins::plainly_pins;
 pub use plain::plainly_hides_nothing;
-pub use routing::{RouteHint, Routing, RoutingNames, route_hint, routing, routing_at_a_glance};
+pub use routing::{
+    PriorityHint, RouteHint, Routing, RoutingNames, priority_hint, route_hint, routing, routing_at_a_glance,
+};
 pub use settings_set::{SettingsSet, settings_set};
 pub use shape::shape;
 pub use statement::{

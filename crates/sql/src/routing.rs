@@ -8,7 +8,7 @@ mod hint;
 mod names;
 mod words;
 
-pub use hint::{RouteHint, route_hint};
+pub use hint::{PriorityHint, RouteHint, priority_hint, route_hint};
 pub use names::RoutingNames;
 
 use crate::lexer::{Backslash, Kind, Lexer, Token};

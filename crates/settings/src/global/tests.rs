@@ -74,6 +74,8 @@ fn a_row_writes_its_own_field_and_no_other() {
             "error",
             "fair",
             "client_addr",
+            "demand",
+            "comment",
         ];
         let changed = words
             .iter()

@@ -72,6 +72,8 @@ pub(crate) struct Client {
     pub(crate) pool: Option<PoolId>,
     /// Where its last request went, where reads go elsewhere.
     pub(crate) routed: Routed,
+    /// The class in which it has asked to wait.
+    pub(crate) asked_class: Option<settings::Priority>,
     /// What it sends to have its query cancelled.
     pub(crate) cancel_key: Key,
     /// By what it is found with that key, while it can be.
@@ -182,6 +184,7 @@ impl Client {
             startup: None,
             pool: None,
             routed: Routed::default(),
+            asked_class: None,
             cancel_key: Key::default(),
             cancel_key_prefix: None,
             server_used_last: None,

@@ -14,7 +14,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{
-    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end,
+    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end, shares,
 };
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::serves::Split;
@@ -90,6 +90,7 @@ impl ShardState {
             ShardMessage::PermitFreed { database, user, host } => {
                 permits::permit_freed(&mut self.core, &database, &user, host.as_deref())
             }
+            ShardMessage::BudgetFreed { limit, name } => shares::budget_freed(&mut self.core, limit, &name),
         }
     }
 
@@ -372,6 +373,7 @@ impl ShardState {
             != (local_pool.pool.limits.fair, local_pool.pool.limits.queue_burst_us)
             || limits.fair.is_some() && database.queue_weights != local_pool.database.queue_weights;
         local_pool.pool.set_limits(limits);
+        local_pool.pool.sharing_changed(self.core.id.0);
         local_pool.database = database;
         local_pool.relations.expire();
         if leader_changed {

@@ -13,8 +13,8 @@ use crate::core::Core;
 use crate::effects::Next;
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
-    opening, overload, parameters, pins, positions, quotas, relations, relay, routing, sequences, server_end,
-    session_state, shuffle, sql_statements, waits,
+    opening, overload, parameters, pins, positions, priority, quotas, relations, relay, routing, sequences,
+    server_end, session_state, shuffle, sql_statements, waits,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -62,6 +62,7 @@ pub(crate) fn checkout_since(
         if !internal_query::needs_check(core, idle.since_us) {
             return link_or_prepare(core, conn, server, request.unwrap_or_default());
         }
+        priority::note(core, conn, request.unwrap_or_default());
         enqueue(core, conn, since_us);
         internal_query::check(core, server);
         return None;
@@ -69,6 +70,7 @@ pub(crate) fn checkout_since(
     if client_end::client_must_disconnect(core, conn) {
         return None;
     }
+    priority::note(core, conn, request.unwrap_or_default());
     enqueue(core, conn, since_us);
     if !core.try_export(conn) {
         opening::serve_or_open(core, pool_id);

@@ -11,6 +11,7 @@ use settings::QueueBy;
 use crate::client::{Client, Phase};
 use crate::connections::Conn;
 use crate::core::Core;
+use crate::link::priority;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::server::Server;
@@ -29,7 +30,7 @@ pub(crate) fn join(
     since_us: u64,
 ) -> QueuePosition {
     match local_pool.pool.limits.fair {
-        None => local_pool.pool.queue.join(conn.0, since_us),
+        None => local_pool.pool.queue.join_as(conn.0, since_us, priority::class_of(client, local_pool)),
         Some(by) => join_share(client, local_pool, registry, by, (conn, since_us)),
     }
 }
@@ -43,9 +44,10 @@ fn join_share(
     by: QueueBy,
     (conn, since_us): (ConnId, u64),
 ) -> QueuePosition {
+    let class = priority::class_of(client, local_pool);
     let share = share_of(client, local_pool, registry, by);
     let burst_us = local_pool.pool.limits.queue_burst_us;
-    let position = local_pool.pool.queue.join_fair(conn.0, since_us, share, burst_us);
+    let position = local_pool.pool.queue.join_fair(conn.0, since_us, class, (share, burst_us));
     local_pool.pool.tell_waiting(since_us);
     position
 }

@@ -13,7 +13,7 @@ use crate::close_reason::CloseReason;
 use crate::close_when_free::CloseWhenFree;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{checkout, permits, server_end};
+use crate::link::{checkout, permits, server_end, shares};
 use crate::local_pools::table::PoolId;
 use crate::server::{Dedicated, Phase, Server, UsedBy};
 
@@ -120,6 +120,8 @@ pub(crate) fn serve_or_open(core: &mut Core, pool_id: PoolId) {
             Permit::Taken { reserve } => open(core, pool_id, open_for, reserve),
             _ if make_room(core, pool_id) => return,
             Permit::PoolFull => return permits::request_permit(core, pool_id),
+            Permit::DatabaseFull if shares::ask(core, pool_id, LimitOf::Database) => {}
+            Permit::UserFull if shares::ask(core, pool_id, LimitOf::User) => {}
             Permit::DatabaseFull => return permits::evict(core, pool_id, LimitOf::Database),
             Permit::UserFull => return permits::evict(core, pool_id, LimitOf::User),
         }
@@ -146,6 +148,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         key: None,
         timeline: None,
         unsent: false,
+        leaves: false,
         was_asked: false,
         unasked_bytes: 0,
         paused: false,

@@ -8,7 +8,7 @@ use settings::PoolMode;
 use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{opening, pins, sequences, server_end};
+use crate::link::{opening, pins, sequences, server_end, shares};
 use crate::local_pools::local_pool::{LONG_WAIT_US, LocalPool};
 use crate::local_pools::table::PoolId;
 use crate::time::passed;
@@ -28,7 +28,8 @@ pub(crate) fn permit_requested(
         LimitOf::Database => &*local_pool.database_name == database,
         LimitOf::User => &*local_pool.user == user,
     };
-    let idle = core.local_pools.iter().filter(|(_, local_pool)| same(local_pool));
+    let gives = |local_pool: &LocalPool| limit == LimitOf::Pool || local_pool.pool.may_give_idle();
+    let idle = core.local_pools.iter().filter(|(_, local_pool)| same(local_pool) && gives(local_pool));
     let longest =
         idle.filter_map(|(_, local_pool)| local_pool.pool.idle().first()).min_by_key(|idle| idle.since_us);
     if let Some(server) = longest.map(|idle| ConnId(idle.server)) {
@@ -58,6 +59,7 @@ pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
     if wanting == 0 {
         related.into_iter().for_each(|index| opening::serve_or_open(core, index));
     }
+    shares::notify_askers(core, pool_id);
 }
 
 /// A requested permit is free, or a pin.
@@ -85,7 +87,9 @@ pub(crate) fn evict(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
     let victim = core
         .local_pools
         .iter()
-        .filter(|(index, local_pool)| *index != pool_id && related(local_pool, wanted))
+        .filter(|(index, local_pool)| {
+            *index != pool_id && related(local_pool, wanted) && local_pool.pool.may_give_idle()
+        })
         .filter_map(|(_, local_pool)| local_pool.pool.idle().first())
         .min_by_key(|idle| idle.since_us)
         .map(|idle| ConnId(idle.server));

@@ -9,7 +9,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{
-    backpressure, client_end, fair, internal_query, listener, opening, permits, repeat, standbys,
+    backpressure, client_end, fair, internal_query, listener, opening, permits, repeat, shares, standbys,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -100,6 +100,12 @@ pub(crate) fn close_server_that(core: &mut Core, listens: bool, conn: ConnId, re
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(conn) else { return };
     fair::end(server, &mut core.local_pools, now_us);
+    if !server.listens
+        && let Some(local_pool) = core.local_pools.get(pool_id)
+    {
+        server.leaves = true;
+        local_pool.pool.server_leaves();
+    }
     if can_hear && listens {
         server.phase = Phase::Leaving { since_us: now_us };
         backpressure::resume_server(core, conn);
@@ -132,9 +138,13 @@ pub(crate) fn server_hung_up(core: &mut Core, conn: ConnId) {
 }
 
 /// The socket is gone: its permits are free.
-pub(crate) fn server_closed(core: &mut Core, pool_id: PoolId, listened: bool) {
+pub(crate) fn server_closed(core: &mut Core, server: &Server) {
+    let pool_id = server.pool;
     if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
-        match listened {
+        if server.leaves {
+            local_pool.pool.server_has_left();
+        }
+        match server.listens {
             true => local_pool.pool.listener_closed(),
             false => local_pool.pool.closed(),
         }
@@ -205,7 +215,9 @@ pub(crate) fn reason_to_close_in(
     if oversized && local_pool.pool.is_oversized(leaving_servers(core, server.pool)) {
         return Some(CloseReason::PoolTooLarge);
     }
-    if permits::is_permit_requested(core, local_pool) {
+    if permits::is_permit_requested(core, local_pool)
+        || shares::is_to_give_up(local_pool, server, core.now.mono_us)
+    {
         return Some(CloseReason::Evicted);
     }
     local_pool.pool.paused.then_some(CloseReason::Paused)

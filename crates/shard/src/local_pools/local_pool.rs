@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use auth::ScramKeys;
-use pool::{Limits, Pool};
+use pool::{Limits, Pool, Sharing};
 use session::Catalog;
-use settings::{Config, Database, PinAction, PoolMode, TargetSessionAttrs};
+use settings::{Config, ConnectionSharing, Database, PinAction, PoolMode, TargetSessionAttrs};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
@@ -70,6 +70,8 @@ pub(crate) struct LocalPool {
     pub(crate) last_used_us: u64,
     /// When a permit was last requested from other shards.
     pub(crate) permit_requested_us: u64,
+    /// When a budget that it shares was last divided for it.
+    pub(crate) share_asked_us: u64,
     /// Cancel requests being forwarded, and those that wait.
     pub(crate) cancels_active: u32,
     pub(crate) cancels_waiting: VecDeque<ConnId>,
@@ -211,8 +213,17 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
         max_db_connections: config.max_db_connections(database),
         max_user_connections: config.max_user_connections(user),
+        sharing: match config.connection_sharing(database) {
+            ConnectionSharing::None => None,
+            mode => Some(Sharing {
+                guaranteed: if is_for_reads { 0 } else { config.guaranteed_connections(database, user) },
+                by_demand: mode == ConnectionSharing::Demand,
+            }),
+        }
+        .filter(|_| config.max_db_connections(database) > 0 || config.max_user_connections(user) > 0),
         fair: config.fair_queue(database),
         queue_burst_us: micros(config.queue_burst(database)),
+        priority: config.queue_priority(database, user),
         queue_limit: config.queue_limit(database),
         queue_target_us: micros(config.queue_target(database)),
         server_login_retry_us: micros(config.global.server_login_retry),

@@ -88,6 +88,7 @@ fn new_local_pool(
         next_host: NextHost::default(),
         last_used_us: core.now.mono_us,
         permit_requested_us: 0,
+        share_asked_us: 0,
         cancels_active: 0,
         cancels_waiting: std::collections::VecDeque::new(),
         paused_by_command,

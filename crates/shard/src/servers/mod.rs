@@ -284,8 +284,11 @@ pub(crate) fn connect_failed(core: &mut Core, conn: ConnId, fault: &ConnectFault
     if core.config.global.log_disconnections {
         core.log_server(conn, Level::Log, &format!("closing because: {reason} (age={age}s)"));
     }
-    if let Some(server) = core.server(conn) {
-        server.phase = Phase::Closing;
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    server.phase = Phase::Closing;
+    if let Some(local_pool) = core.local_pools.get(server.pool) {
+        server.leaves = true;
+        local_pool.pool.server_leaves();
     }
 }
 

@@ -388,6 +388,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         timeline,
         key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
         unsent: false,
+        leaves: false,
         was_asked: false,
         unasked_bytes: 0,
         paused: false,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use auth::{Entropy, MockKey};
 use messages::{Report, ShardId, ShardMessage};
 use pool::{
-    CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
+    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
     SharedPool,
 };
 use settings::{Config, Files, QueueBy};
@@ -89,6 +89,15 @@ impl PoolRegistry for OneShard {
     }
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
         Arc::clone(self.counts.lock().unwrap().users.entry(name.to_owned()).or_default())
+    }
+    fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>> {
+        let is_of = |database: &String, user: &String| match budget {
+            Budget::Database => database == name,
+            Budget::User => user == name,
+        };
+        let counts = self.counts.lock().unwrap();
+        let pools = counts.pools.iter().filter(|((database, user), _)| is_of(database, user));
+        pools.map(|(_, shared)| Arc::clone(shared)).collect()
     }
     fn fair_share(&self, pool: &Arc<FairPool>, by: QueueBy, subject: &str, weight: u32) -> Arc<FairShare> {
         self.counts.lock().unwrap().fair_shares.share(pool, by, subject, weight)

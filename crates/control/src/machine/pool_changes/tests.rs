@@ -107,7 +107,7 @@ fn a_pool_is_written_and_then_in_force() {
     ));
     assert!(matches!(fixture.harness.told[..], [(0, Command::Configure(_)), (1, Command::Configure(_))]));
     let pool = &fixture.harness.control.config().databases["test-pool"];
-    assert!(done.config.is_in_pools_file(pool) && pool.pool_size == Some(10));
+    assert!(done.config.is_in_pools_file(pool) && pool.pool_size == Some(settings::PoolSize::Fixed(10)));
     assert!(fixture.harness.logged("pool \"test-pool\" created: db=app mode=transaction size=10"));
     assert_eq!((done.budget.used_by_pools, done.budget.free()), (7 + 20 + 10, Some(60)));
 }
