@@ -8,6 +8,7 @@ import time
 import psycopg
 import pytest
 
+import browser
 import host
 import panel
 from test_takeover import reboot
@@ -202,6 +203,40 @@ def test_waiting_clients_are_shown_here_and_in_metrics(weir):
         thread.join(30)
     assert subjects(pooler)["alice"]["turns"] == 3
     assert f"weir_queue_turns_total{{{label}}} 3" in web.ask("GET", "/metrics")[1]
+
+
+def test_the_panel_has_subjects(weir):
+    pooler, web = panel.start(weir, databases={"app": "queue=fair queue_by=application_name queue_weights='heavy=3'", "other": ""})
+    clients = [pooler.connect(application_name=name) for name in ("heavy", "light")]
+    for client in clients:
+        client.execute("select pg_sleep(0.05)")
+    answer = web.get("/api/v1/queues?database=app")
+    assert answer["total"] == 2
+    heavy, light = sorted(answer["subjects"], key=lambda row: row["subject"])
+    assert (heavy["weight"], heavy["turns"], heavy["waiting"], heavy["active"], heavy["queue_by"], heavy["host"]) == (3, 1, 0, 0, "application_name", None)
+    assert (light["subject"], light["weight"]) == ("light", 1) and 0.05 <= light["server_time_seconds"] < 5
+    assert web.get("/api/v1/queues?database=other") == {"subjects": [], "total": 0}
+    assert web.ask("GET", "/api/v1/queues", token=None)[0] == 401
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+def test_the_panel_shows_the_queue_in_a_browser(weir, scratch):
+    pooler, web = panel.start(weir, databases={"app": "pool_size=1 queue=fair queue_by=application_name", "other": ""})
+    holder = pooler.connect(application_name="heavy", autocommit=False)
+    holder.execute("select pg_sleep(0.2)")
+    holder.commit()
+    threads = []
+
+    def wait():
+        holder.execute("select 1")
+        clients = [pooler.connect(application_name="light") for _ in range(2)]
+        threads.extend(threading.Thread(target=client.execute, args=("select 2",)) for client in clients)
+        for thread in threads:
+            thread.start()
+
+    browser.play("queue", web, scratch, {"wait": wait, "serve": holder.commit}, token=web.token)
+    for thread in threads:
+        thread.join(30)
 
 
 def test_the_order_changes_by_reload_while_clients_wait(tenants):

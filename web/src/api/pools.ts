@@ -1,6 +1,6 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cache, Cluster, Hosts, Pool, PoolDetails, PoolSetting, CreatePool, Preview } from './types';
+import type { Cache, Cluster, Hosts, Pool, PoolDetails, PoolSetting, CreatePool, Preview, Queues } from './types';
 
 export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
@@ -34,6 +34,11 @@ export function hosts(database: string, signal?: AbortSignal): Promise<Hosts> {
 /** The query cache of a pool's entry; null if it has none. */
 export async function cache(database: string, signal?: AbortSignal): Promise<Cache | null> {
   return (await get<{ caches: Cache[] }>(`/caches${query({ database })}`, signal)).caches[0] ?? null;
+}
+
+/** The subjects of a pool's fair queue; none where its queue is first come, first served. */
+export function queues(database: string, signal?: AbortSignal): Promise<Queues> {
+  return get(`/queues${query({ database })}`, signal);
 }
 
 /** No reads go to a host that is detached. */

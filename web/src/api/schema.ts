@@ -553,6 +553,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Subjects of fair queues that have clients, the longest wait first. */
+        get: operations["queues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/servers": {
         parameters: {
             query?: never;
@@ -1704,6 +1721,51 @@ export interface components {
             text: string;
             /** Format: double */
             total_seconds: number;
+        };
+        /** @description A subject of the fair queue of a pool. */
+        QueueSubjectView: {
+            /**
+             * Format: int64
+             * @description Clients that have one.
+             */
+            active: number;
+            /** @description The entry. */
+            database: string;
+            /** @description The host of a pool for reads. */
+            host: string | null;
+            /**
+             * Format: double
+             * @description The longest wait so far of a client that waits.
+             */
+            maxwait_seconds: number;
+            /** @description `user`, `application_name` or `client_addr`. */
+            queue_by: string;
+            /**
+             * Format: double
+             * @description How long in all.
+             */
+            server_time_seconds: number;
+            subject: string;
+            /**
+             * Format: int64
+             * @description How often its clients have had a server.
+             */
+            turns: number;
+            /** @description The user of the pool. */
+            user: string;
+            /**
+             * Format: int64
+             * @description Clients that wait for a server.
+             */
+            waiting: number;
+            /** Format: int64 */
+            weight: number;
+        };
+        /** @description Subjects of fair queues that have clients. */
+        Queues: {
+            subjects: components["schemas"]["QueueSubjectView"][];
+            /** @description How many there are; the answer has the first 500 of them. */
+            total: number;
         };
         /** @description What to reset. */
         ResetRequest: {
@@ -3144,6 +3206,36 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    queues: {
+        parameters: {
+            query?: {
+                /** @description Of this entry. */
+                database?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queues"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -21,6 +21,7 @@ export type Preview = Schemas['ChangePreview'];
 export type Client = Schemas['Client'];
 export type Server = Schemas['Server'];
 export type Cache = Schemas['CacheView'];
+export type Queues = Schemas['Queues'];
 export type Host = Schemas['HostView'];
 export type Hosts = Schemas['Hosts'];
 export type HostsHistory = Schemas['HostsHistory'];
