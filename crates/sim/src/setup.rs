@@ -87,6 +87,8 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
     global.reserve_pool_size = pooling.reserve_pool_size;
     global.reserve_pool_timeout = Duration::from_millis(50);
     global.max_db_connections = pooling.max_db_connections;
+    global.connection_sharing = pooling.sharing.mode;
+    global.guaranteed_connections = pooling.sharing.guaranteed;
     global.pool_mode = pooling.pool_mode;
     global.max_prepared_statements = pooling.max_prepared_statements;
     global.session_state = if pooling.virtual_sessions { SessionState::Virtual } else { SessionState::Off };
@@ -96,6 +98,7 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
         (global.queue, global.queue_by) = (QueueOrder::Fair, by);
     }
     global.queue_burst = Duration::from_millis(pooling.queueing.burst_ms);
+    global.queue_priority = pooling.queueing.classes.0;
     global.queue_limit = pooling.queueing.limit;
     global.queue_target = Duration::from_millis(pooling.queueing.target_ms);
     global.server_round_robin = pooling.round_robin;
@@ -127,6 +130,7 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
         let mut entry = Database::new(&database(number), origin);
         entry.host = vec![HOST.to_owned()];
         entry.port = settings::Ports::one(PORT);
+        entry.priority = (number == 0).then_some(pooling.queueing.classes.1);
         if let Some(hosts) = hosts {
             entry.host = (0..usize::from(hosts.count)).map(replica).collect();
             entry.read_write_split = true;

@@ -7,7 +7,8 @@ use crate::fault::Fault;
 use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
 use settings::{
-    AuthType, PoolMode, QueueBy, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs,
+    AuthType, ConnectionSharing, PoolMode, Priority, QueueBy, QueuePriority, ReadAfterWrite, ReadConsistency,
+    ReplicaLag, TargetSessionAttrs,
 };
 use std::time::Duration;
 
@@ -192,6 +193,8 @@ pub(crate) struct Queueing {
     pub(crate) fair: Option<QueueBy>,
     /// `queue_burst` in milliseconds.
     pub(crate) burst_ms: u64,
+    /// `queue_priority`, and `priority` of the first user.
+    pub(crate) classes: (QueuePriority, Priority),
     /// `queue_limit`.
     pub(crate) limit: u32,
     /// `queue_target` in milliseconds; 0 is none.
@@ -203,6 +206,15 @@ impl Queueing {
     pub(crate) fn refuses(&self) -> bool {
         self.limit > 0 || self.target_ms > 0
     }
+}
+
+/// How pools share the connections of their database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sharing {
+    /// `connection_sharing`.
+    pub(crate) mode: ConnectionSharing,
+    /// `guaranteed_connections`.
+    pub(crate) guaranteed: u32,
 }
 
 /// The pooler's settings.
@@ -232,6 +244,8 @@ pub(crate) struct Pooling {
     pub(crate) deferred_begin: bool,
     /// `assign_server_at_login`, where a pool is in session pooling.
     pub(crate) assign_at_login: bool,
+    /// How pools share the connections of their database.
+    pub(crate) sharing: Sharing,
     /// In which order clients wait, and who of them is refused.
     pub(crate) queueing: Queueing,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
@@ -472,7 +486,9 @@ const SESSION_QUESTIONS: u64 = 8_003;
 const ASSIGN_AT_LOGIN: u64 = 8_004;
 const CLUSTER: u64 = 8_005;
 const QUEUEING: u64 = 8_006;
-const AUTO_SIZE: u64 = 8_007;
+const AUTO_SIZE: u64 = 8_009;
+const SHARING: u64 = 8_007;
+const CLASSES: u64 = 8_008;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -490,6 +506,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         virtual_sessions: prng.split(VIRTUAL_SESSIONS).chance(400_000),
         deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
         assign_at_login: prng.split(ASSIGN_AT_LOGIN).chance(500_000),
+        sharing: sharing(&mut prng.split(SHARING)),
         queueing: queueing(&mut prng.split(QUEUEING)),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
@@ -507,9 +524,21 @@ fn queueing(prng: &mut Prng) -> Queueing {
     Queueing {
         fair: prng.chance(300_000).then(|| prng.pick(&by)),
         burst_ms: if prng.chance(500_000) { prng.log_between(1, 10_000) } else { 0 },
+        classes: classes(&mut prng.split(CLASSES)),
         limit: if prng.chance(100_000) { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 0 },
         target_ms: if prng.chance(100_000) { prng.log_between(1, 1_000) } else { 0 },
     }
+}
+
+fn classes(prng: &mut Prng) -> (QueuePriority, Priority) {
+    let setting = prng.pick(&[QueuePriority::None, QueuePriority::Settings, QueuePriority::Comment]);
+    (setting, prng.pick(&[Priority::High, Priority::Normal, Priority::Low]))
+}
+
+fn sharing(prng: &mut Prng) -> Sharing {
+    use ConnectionSharing::{Demand, Guaranteed, None};
+    let mode = prng.pick(&[None, None, Guaranteed, Demand, Demand]);
+    Sharing { mode, guaranteed: u32::try_from(prng.below(3)).unwrap_or(0) }
 }
 
 fn reloads(prng: &mut Prng, prepared: bool) -> Reloads {

@@ -124,6 +124,11 @@ pub const INVARIANTS: [Invariant; 21] = [
         "A client gets each notification of its channels once, in the order of commits, between its transactions, its own ones before ReadyForQuery, and none of other channels; what it misses while no connection listens is logged.",
         "simulator: model clients compare with what was committed",
     ),
+    row(
+        "I22",
+        "No pool waits below what it is guaranteed (`connection_sharing`) while others are served with what they have above their guarantees.",
+        "simulator: every second, by the queues of pools that share a limit; whole shards in memory (`crates/shard/tests/shares.rs`); the end-to-end tests",
+    ),
 ];
 
 /// As `ARCHITECTURE.md` has it.

@@ -1,6 +1,7 @@
 //! Nobody waits beside a server that is idle: not on one shard, and not for long where the two are on different ones, or where a client that does
 //! nothing keeps it for the values of sequences alone.
 
+use settings::ConnectionSharing;
 use shard::ConnId;
 
 use super::{Owner, World};
@@ -14,6 +15,8 @@ const CHECK_US: u64 = SECOND_US;
 /// How long a client may wait on one shard while a server is idle on another: the shards ask each other by ticks, and
 /// what is closed has to be opened anew.
 const ACROSS_US: u64 = 5 * SECOND_US;
+/// How long a pool below its guarantee may wait while others are served: until the youngest connection is a second old, two looks, a release and a login.
+const GUARANTEED_US: u64 = 5 * SECOND_US;
 
 impl<P: Pooler> World<P> {
     /// After every event of a shard.
@@ -64,6 +67,42 @@ impl<P: Pooler> World<P> {
             self.checker.object("I8", text);
         }
         self.expect_sleepers_not_waited_for();
+        self.expect_guarantees_met();
+    }
+
+    /// Every second: no pool waits below its guarantee while another one serves clients that have come later with what it has above its own.
+    fn expect_guarantees_met(&mut self) {
+        let now_us = self.clock.now_us();
+        if self.config.global.connection_sharing == ConnectionSharing::None || now_us < self.excused_until_us
+        {
+            return;
+        }
+        let pools: Vec<_> =
+            self.current_shards().flat_map(|shard| self.shards[shard].pooler.pools()).collect();
+        let above = |state: &shard::PoolState<'_>| {
+            let guaranteed = state.pool.limits.sharing.map_or(0, |sharing| sharing.guaranteed);
+            i64::from(state.pool.shared().servers.taken()) - i64::from(guaranteed)
+        };
+        let waits = pools.iter().find(|state| {
+            let pool = &state.pool;
+            let size = i64::from(pool.limits.pool_size) - i64::from(pool.shared().servers.taken());
+            let hindered =
+                pool.paused || pool.logging_in() > 0 || pool.is_failing() || pool.limits.sharing.is_none();
+            let Some(waiter) = pool.queue.front_shared() else { return false };
+            let served_since = |other: &&shard::PoolState<'_>| {
+                let oldest = other.pool.queue.front_shared();
+                other.database == state.database
+                    && above(other) > 0
+                    && !other.pool.paused
+                    && oldest.is_some_and(|oldest| oldest.since_us > waiter.since_us + GUARANTEED_US)
+            };
+            !hindered && above(state) < 0 && size > 0 && pools.iter().any(|other| served_since(&other))
+        });
+        let text =
+            waits.map(|state| format!("{} on {} waits below its guarantee", state.user, state.database));
+        if let Some(text) = text {
+            self.checker.object("I22", text);
+        }
     }
 
     /// Every second.
