@@ -18,7 +18,7 @@ const fn row(number: &'static str, text: &'static str, checked_by: &'static str)
 }
 
 /// All of them.
-pub const INVARIANTS: [Invariant; 21] = [
+pub const INVARIANTS: [Invariant; 22] = [
     row(
         "I1",
         "Every byte that a client gets answers its own oldest unanswered request, in order.",

@@ -85,7 +85,7 @@ impl<P: Pooler> World<P> {
         };
         let waits = pools.iter().find(|state| {
             let pool = &state.pool;
-            let size = i64::from(pool.limits.pool_size) - i64::from(pool.shared().servers.taken());
+            let size = i64::from(pool.size()) - i64::from(pool.shared().servers.taken());
             let hindered =
                 pool.paused || pool.logging_in() > 0 || pool.is_failing() || pool.limits.sharing.is_none();
             let Some(waiter) = pool.queue.front_shared() else { return false };
