@@ -150,6 +150,6 @@ def test_bounds_that_allow_no_size_change_nothing(auto, entry):
     pooler = auto()
     with contextlib.closing(pooler.connect()) as client:
         client.execute("select 1")
-    with pytest.raises(psycopg.Error):
-        change(pooler, f"user=alice pool_size=auto {entry}")
-    assert size_of(pooler)["max"] == 12
+        with pytest.raises(psycopg.Error):
+            change(pooler, f"user=alice pool_size=auto {entry}")
+        assert size_of(pooler)["max"] == 12

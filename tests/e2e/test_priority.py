@@ -12,7 +12,7 @@ pytestmark = pytest.mark.weir_only
 
 
 class Order:
-    """The pool's only server is in a transaction; those that come meanwhile are served one after the other."""
+    """The pool's only server is in a transaction; those that come meanwhile, on one thread, are served one after the other."""
 
     def __init__(self, pooler):
         self.pooler, self.served, self.threads = pooler, [], []
@@ -47,7 +47,7 @@ CLASSES = [("low", "/* weir: priority=low */"), ("plain", ""), ("high", "/* weir
 @pytest.mark.parametrize("prepares", [None, 0])
 @pytest.mark.parametrize("setting, expected", [("none", ["low", "plain", "high"]), ("settings", ["low", "plain", "high"]), ("comment", ["high", "plain", "low"])])
 def test_comments_count_only_where_the_operator_says_so(weir, setting, expected, prepares):
-    order = Order(weir(databases={"app": "pool_size=1"}, queue_priority=setting))
+    order = Order(weir(databases={"app": "pool_size=1"}, queue_priority=setting, threads=1))
     for name, comment in CLASSES:
         order.ask(name, comment, prepare=prepares)
     assert order.finish() == expected
@@ -55,7 +55,7 @@ def test_comments_count_only_where_the_operator_says_so(weir, setting, expected,
 
 def test_users_and_entries_have_classes(weir):
     """The clients of one pool log in as themselves; theirs is the class of the pool's user."""
-    pooler = weir(databases={"app": "pool_size=1 priority=low queue_priority=comment"})
+    pooler = weir(databases={"app": "pool_size=1 priority=low queue_priority=comment"}, threads=1)
     order = Order(pooler)
     order.ask("entry")
     order.ask("normal", "/* weir: priority=normal */")
@@ -69,7 +69,7 @@ def test_users_and_entries_have_classes(weir):
 
 
 def test_a_session_has_its_own(weir):
-    pooler = weir(databases={"app": "pool_size=1"}, queue_priority="comment", session_state="virtual")
+    pooler = weir(databases={"app": "pool_size=1"}, queue_priority="comment", session_state="virtual", threads=1)
     order = Order(pooler)
     order.ask("plain")
     order.ask("session", options="-c weir.priority=high")
