@@ -241,14 +241,7 @@ impl<C: Shards> ControlLoop<C> {
                     panel.explained(id, outcome);
                 }
             }
-            Output::Configured(config) => {
-                self.log_reopen_error(self.logger.configure(&config.global));
-                self.tls.configure(&config, &self.logger);
-                self.panel.iter_mut().for_each(|panel| panel.configure(&config));
-                self.patroni.iter_mut().for_each(|patroni| patroni.configure(&config));
-                self.changes.iter_mut().for_each(|changes| changes.configure(&config));
-                self.usage.iter().for_each(|usage| usage.configure(&config));
-            }
+            Output::Configured(config) => self.configure(&config),
             Output::Switchover(switchover) => {
                 if let Some(patroni) = &self.patroni {
                     patroni.switch_over(switchover);
@@ -266,6 +259,16 @@ impl<C: Shards> ControlLoop<C> {
             Output::Exit => {}
         }
         None
+    }
+
+    /// Another configuration is in force.
+    fn configure(&mut self, config: &Arc<Config>) {
+        self.log_reopen_error(self.logger.configure(&config.global));
+        self.tls.configure(config, &self.logger);
+        self.panel.iter_mut().for_each(|panel| panel.configure(config));
+        self.patroni.iter_mut().for_each(|patroni| patroni.configure(config));
+        self.changes.iter_mut().for_each(|changes| changes.configure(config));
+        self.usage.iter().for_each(|usage| usage.configure(config));
     }
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {

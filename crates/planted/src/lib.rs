@@ -12,6 +12,7 @@ pub const BUGS: &[&str] = &[
     "asked_as_clients_left_it",
     "cancel_of_a_former_query",
     "drained_and_kept",
+    "guarantee_unmet",
     "half_request_left",
     "input_left_behind",
     "kept_for_nothing",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::account::{StoredUsage, Usage, Verdict};
 use crate::calendar::utc;
-use crate::clock::WallClock;
+use crate::clock::{Instant, WallClock};
 use crate::meter::{Counted, Meter, Standing};
 use crate::resource::{Measure, Resource};
 use crate::row::QuotaRow;
@@ -16,15 +16,6 @@ use crate::subject::Subject;
 
 /// So many subjects that only a default limits have accounts; further ones are not limited, so that names that clients choose do not fill the memory.
 const MOST_UNNAMED: usize = 65_536;
-
-/// What both clocks show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instant {
-    /// Seconds since 1970.
-    pub wall_s: u64,
-    /// Microseconds of a clock that is never set.
-    pub mono_us: u64,
-}
 
 /// A subject stands otherwise than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -342,7 +333,7 @@ impl Change {
 
 /// The subject and the resource of a key.
 fn key_of(key: &str) -> Option<(Subject, Measure)> {
-    use crate::text::{Line, read_line};
+    use crate::line::{Line, read_line};
     match read_line(&format!("{key} hard=1")).ok()? {
         Line::Limit(subject, measure, _) => Some((subject, measure)),
         _ => None,

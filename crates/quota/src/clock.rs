@@ -1,6 +1,13 @@
 //! Tells a change of the wall clock from time that has passed.
 
-use crate::book::Instant;
+/// What both clocks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instant {
+    /// Seconds since 1970.
+    pub wall_s: u64,
+    /// Microseconds of a clock that is never set.
+    pub mono_us: u64,
+}
 
 /// The two clocks may drift apart by so much between two looks at them.
 const DRIFT_S: u64 = 5;

@@ -10,6 +10,7 @@ mod book;
 mod calendar;
 mod clock;
 mod limit;
+mod line;
 mod meter;
 pub mod probe;
 mod resource;
@@ -19,8 +20,9 @@ mod subject;
 mod text;
 
 pub use account::{StoredUsage, Verdict};
-pub use book::{Book, Change, Instant, Refused};
+pub use book::{Book, Change, Refused};
 pub use calendar::{seconds_of_utc, utc};
+pub use clock::Instant;
 pub use limit::{DEFAULT_GRACE_S, Limit};
 pub use meter::{ClientMeters, Meter, Standing};
 pub use resource::{Measure, Period, Resource};

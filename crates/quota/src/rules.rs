@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::limit::Limit;
+use crate::line::{Line, read_line};
 use crate::resource::Measure;
 use crate::subject::{Subject, SubjectKind};
-use crate::text::{Line, read_line};
 
 /// A line that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

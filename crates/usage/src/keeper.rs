@@ -10,7 +10,8 @@ use settings::{Config, quotas_path};
 use telemetry::{Level, Record};
 
 use crate::late::{Absorbed, Late};
-use crate::store::{Opened, Store, with_ending};
+use crate::names::with_ending;
+use crate::store::{Opened, Store};
 use crate::{Clocks, Log};
 
 /// Between two writes, at least.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use quota::StoredUsage;
 
-use crate::store::with_ending;
+use crate::names::with_ending;
 
 /// The first word of such a file.
 const HEAD: &str = "weir-usage-1";

@@ -5,6 +5,7 @@
 
 mod keeper;
 mod late;
+mod names;
 mod store;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};

@@ -12,6 +12,7 @@ use quota::StoredUsage;
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use crate::late::Absorbed;
+use crate::names::with_ending;
 
 /// Subject and resource; when its period began, what was used in it, and since when the soft limit is exceeded.
 const USAGE: TableDefinition<'_, &str, (u64, u64, u64)> = TableDefinition::new("usage_1");
@@ -87,14 +88,6 @@ impl Store {
     pub(crate) fn close(self) {
         let _ = caught(|| drop(self.0));
     }
-}
-
-/// A name beside the file's.
-pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 /// A damaged file can be one that the library has a bug for: it must cost the file, not the process.

@@ -173,8 +173,8 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     if begins && !received.is_empty() {
         (client.request_us, server.query_us) = (now_us, now_us);
     }
-    client.used_bytes += done as u64;
     if let Some(local_pool) = local_pool {
+        client.used_bytes += done as u64;
         count_request(local_pool, done, client.request.statements.is_some().then_some(&context));
     }
     if is_watched && client.recording.is_some() {

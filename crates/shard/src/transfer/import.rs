@@ -374,7 +374,6 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
     let time = |number: u16| fields.number(number).unwrap_or(now_us);
     let (remote, local) = read_addresses(fields);
-    let secret = fields.bytes(field::BACKEND_SECRET).unwrap_or_default().to_vec();
     Some(Server {
         id: fields.number(field::ID)?,
         pool: pool_id,
@@ -386,7 +385,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         internal_error: None,
         attempt: Attempt::default(),
         timeline,
-        key: fields.small(field::BACKEND).map(|process_id| (process_id, secret)),
+        key: key_of(fields),
         unsent: false,
         leaves: false,
         was_asked: false,
@@ -415,6 +414,12 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         local,
         tls: None,
     })
+}
+
+/// What cancels the server's queries.
+fn key_of(fields: &Fields<'_>) -> Option<(u32, Vec<u8>)> {
+    let secret = fields.bytes(field::BACKEND_SECRET).unwrap_or_default().to_vec();
+    fields.small(field::BACKEND).map(|process_id| (process_id, secret))
 }
 
 /// The addresses of both ends; none of a unix socket.
