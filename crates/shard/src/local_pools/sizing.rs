@@ -44,8 +44,8 @@ impl Sizing {
         if is_first {
             return None;
         }
-        if report.transactions > 0 {
-            self.mean_us = report.server_us / report.transactions;
+        if let Some(mean_us) = report.server_us.checked_div(report.transactions) {
+            self.mean_us = mean_us;
         }
         Some(report)
     }
