@@ -86,6 +86,17 @@ def test_the_budget_is_never_passed(shared, pg):
     assert 0 < most <= 8
 
 
+@pytest.mark.parametrize("sharing", ["none", "demand"])
+def test_a_pool_that_has_all_it_may_have_serves_its_clients_on_all_threads(shared, sharing):
+    """Those on the thread that its pool has spread to come when the other has every connection, and is never idle."""
+    pooler = shared(sharing, query_wait_timeout=6, threads=2, spread_min_servers=2, spread_busy_percent=1)
+    with Crowd(pooler, {"alice": 30}) as first:
+        time.sleep(4)
+        with Crowd(pooler, {"alice": 15}) as second:
+            time.sleep(8)
+    assert not first.errors and not second.errors
+
+
 def test_transactions_that_last_are_not_cut(shared):
     pooler = shared()
     holders = [pooler.connect(user="alice", autocommit=False) for _ in range(6)]

@@ -89,6 +89,11 @@ impl PoolShare {
         }
     }
 
+    /// The budget has no limit any more: it is not divided again.
+    pub(crate) fn end_limit(&self, budget: Budget) {
+        self.allowed[budget as usize].store(UNBOUNDED, Ordering::Relaxed);
+    }
+
     /// A shard tells something else than before.
     pub(crate) fn change(&self, before: ShareReport, now: ShareReport) {
         let change = |count: &AtomicU32, before: u32, now: u32| {

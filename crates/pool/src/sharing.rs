@@ -2,8 +2,8 @@
 //!
 //! Owns when clients that wait are a claim on what others have. The division is [`crate::share_out`].
 
-use crate::Pool;
 use crate::shares::ShareReport;
+use crate::{Budget, Pool};
 
 /// A server that was idle for so long is not needed by its pool; what was opened is kept for as long at least, as it has cost a login.
 pub const TENURE_US: u64 = 1_000_000;
@@ -30,7 +30,13 @@ impl Pool {
 
     /// The settings have changed: what it has told is told anew.
     pub fn sharing_changed(&mut self, shard: u16) {
-        self.shared().share().set(self.limits.sharing, self.limits.most_servers());
+        let share = self.shared().share();
+        share.set(self.limits.sharing, self.limits.most_servers());
+        let limits = [
+            (Budget::Database, self.limits.max_db_connections),
+            (Budget::User, self.limits.max_user_connections),
+        ];
+        limits.iter().filter(|(_, limit)| *limit == 0).for_each(|(budget, _)| share.end_limit(*budget));
         if self.limits.sharing.is_none() {
             self.tell(ShareReport::default());
             self.shared().share().set_claim(shard, false);
@@ -64,9 +70,9 @@ impl Pool {
         self.shared().share().change(told, report);
     }
 
-    /// For how many of those that wait a connection would be opened.
+    /// For how many of those that wait a connection would be opened. While logins fail that is one, once the next is due: none is tried without a place.
     fn waiting_to_open(&self, now_us: u64) -> u32 {
-        if self.paused || self.is_failing() {
+        if self.paused || self.is_failing() && now_us < self.retry_at_us() {
             return 0;
         }
         let waiting = self.unserved(now_us) + usize::from(self.queue.front_dedicated().is_some());
@@ -74,6 +80,7 @@ impl Pool {
             0 => u32::MAX,
             size => (size + self.reserve_open(now_us)).saturating_sub(self.shared().servers.taken()),
         };
+        let room = if self.is_failing() { room.min(1) } else { room };
         u32::try_from(waiting).unwrap_or(u32::MAX).saturating_sub(self.logging_in()).min(room)
     }
 }
@@ -84,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::pool::tests::limits;
-    use crate::{Budget, ConnectionCounts, Limits, OpenFor, Permit, SharedPool, Sharing, share_out};
+    use crate::{ConnectionCounts, Limits, OpenFor, Permit, SharedPool, Sharing, share_out};
 
     /// Two pools of a database that has so many connections.
     fn two(budget: u32, guaranteed: [u32; 2], by_demand: bool) -> ([Pool; 2], [Arc<SharedPool>; 2]) {
@@ -161,6 +168,11 @@ mod tests {
         assert!(!claims(&mut pools), "one is being opened for it");
         pools[1].logged_in(OpenFor::Any, false, 0);
         assert!(!claims(&mut pools), "logins fail");
+        pools[1].queue.join(2, 0);
+        let retry_us = pools[1].retry_at_us();
+        pools.iter_mut().for_each(|pool| pool.tell_share(0, Some(0), true, retry_us));
+        share_out(Budget::Database, 4, &shared);
+        assert_eq!(shared[0].share().allowed(Budget::Database), Some(3), "one place for the next attempt");
         pools[1].forget_failure();
         assert!(claims(&mut pools));
         drop(pools);

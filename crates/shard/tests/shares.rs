@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use messages::{Command, LimitOf, ShardMessage};
+use messages::{Command, LimitOf, ShardId, ShardMessage};
 use pool::{Budget, PoolRegistry};
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -25,8 +25,11 @@ impl Shared {
     }
 
     fn among(shards: u16, settings: &str) -> Shared {
-        let registry = Arc::new(OneShard::among(shards));
-        let world = World::beside(Arc::clone(&registry), settings);
+        Shared::on(ShardId(0), Arc::new(OneShard::among(shards)), settings)
+    }
+
+    fn on(id: ShardId, registry: Arc<OneShard>, settings: &str) -> Shared {
+        let world = World::on(id, Arc::clone(&registry), settings);
         Shared { world, servers: vec![], registry }
     }
 
@@ -240,6 +243,18 @@ fn reload_ends_sharing_and_its_bounds() {
 }
 
 #[test]
+fn a_limit_that_is_gone_bounds_no_pool() {
+    let mut shared = Shared::new(&settings("demand", ""));
+    shared.ask("u", 40);
+    shared.ask("v", 40);
+    shared.turns_until((5, 5));
+    let unlimited = config("default_pool_size = 20\nconnection_sharing = demand");
+    shared.world.event(Event::Command(Command::Configure(unlimited)));
+    (0..25).for_each(|_| shared.turn(340));
+    assert_eq!((shared.held("u"), shared.held("v")), (20, 20));
+}
+
+#[test]
 fn a_limit_of_a_user_is_shared_by_its_databases() {
     let mut shared = Shared::new(
         "default_pool_size = 20\nmax_user_connections = 10\nconnection_sharing = guaranteed\n[databases]\nother = host=127.0.0.1 port=1 guaranteed_connections=3",
@@ -278,4 +293,114 @@ fn another_shard_learns_that_there_is_room() {
         name: "d".to_owned(),
     }));
     assert_eq!((elsewhere.servers.taken(), other.connecting.len()), (1, 1));
+}
+
+/// Both shards of a process.
+struct TwoShards {
+    shards: [Shared; 2],
+}
+
+impl TwoShards {
+    fn new(settings: &str) -> TwoShards {
+        let registry = Arc::new(OneShard::among(2));
+        TwoShards { shards: [0, 1].map(|id| Shared::on(ShardId(id), Arc::clone(&registry), settings)) }
+    }
+
+    /// What each has sent to the other arrives.
+    fn exchange(&mut self) {
+        while let Some(from) = (0..2).find(|from| !self.shards[*from].world.shard_messages.is_empty()) {
+            let messages = std::mem::take(&mut self.shards[from].world.shard_messages);
+            let to = &mut self.shards[1 - from];
+            for message in messages {
+                to.world.event(Event::ShardMessage(message));
+                to.connect();
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        for place in 0..2 {
+            self.shards[place].turn(340);
+            self.exchange();
+        }
+    }
+
+    /// Server connections of each shard.
+    fn held(&self) -> [usize; 2] {
+        [0, 1].map(|place: usize| self.shards[place].servers.len())
+    }
+
+    /// Server connections that were closed.
+    fn closed(&self) -> usize {
+        self.shards.iter().map(|shard| shard.world.closed.len()).sum()
+    }
+
+    /// Clients of the user on both shards, which its pool has spread to.
+    fn ask_on_both(&mut self, user: &str, clients: usize) {
+        self.shards[0].ask(user, clients);
+        self.exchange();
+        self.shards[0].registry.pool("d", user).spread_to(1);
+        self.shards[1].ask(user, clients);
+        self.exchange();
+    }
+}
+
+#[test]
+fn what_a_pool_may_have_is_for_its_clients_on_all_shards() {
+    for (sharing, guaranteed) in [("guaranteed", 2), ("guaranteed", 3), ("demand", 5)] {
+        let more = format!("[users]\nv = guaranteed_connections={guaranteed}");
+        let mut two = TwoShards::new(&settings(sharing, &more));
+        two.shards[0].ask("u", 40);
+        two.turn();
+        two.ask_on_both("v", 20);
+        (0..20).for_each(|_| two.turn());
+        assert_eq!(two.shards[0].both(), (10 - guaranteed, guaranteed));
+        let other = two.held()[1];
+        let fair = guaranteed as usize / 2..=(guaranteed as usize).div_ceil(2);
+        assert!(fair.contains(&other), "{sharing}: {other} of {guaranteed}, and clients wait there, too");
+        let closed = two.closed();
+        (0..20).for_each(|_| two.turn());
+        assert_eq!((two.held()[1], two.closed()), (other, closed), "nothing is moved to and fro");
+    }
+}
+
+#[test]
+fn shards_take_turns_where_a_pool_may_have_one_connection() {
+    let mut two = TwoShards::new(&settings("guaranteed", "[users]\nv = guaranteed_connections=1"));
+    two.shards[0].ask("u", 40);
+    two.turn();
+    two.ask_on_both("v", 20);
+    let mut served = [0, 0];
+    let before = two.closed();
+    for _ in 0..60 {
+        two.turn();
+        assert!(two.shards[0].both().1 <= 1);
+        let other = two.held()[1];
+        served[other.min(1)] += 1;
+    }
+    assert!(served.iter().all(|turns| *turns >= 20), "{served:?}");
+    assert!(two.closed() - before <= 24, "of a second at least");
+}
+
+#[test]
+fn a_pool_that_fills_its_database_serves_its_clients_on_all_shards() {
+    let mut two = TwoShards::new(&settings("none", ""));
+    two.ask_on_both("u", 20);
+    (0..20).for_each(|_| two.turn());
+    assert_eq!(two.held(), [5, 5]);
+}
+
+#[test]
+fn a_pool_that_is_forgotten_requests_nothing() {
+    let mut two = TwoShards::new(&settings("none", "pool_idle_timeout = 5"));
+    two.shards[0].ask("u", 20);
+    let pool = two.shards[0].registry.pool("d", "u");
+    pool.spread_to(1);
+    let clients = two.shards[1].ask("u", 20);
+    assert_eq!(pool.permit_requests(), 0b10);
+    for conn in clients {
+        two.shards[1].world.event(Event::HungUp { conn });
+    }
+    (0..20).for_each(|_| two.shards[1].world.pass(340));
+    assert_eq!(pool.permit_requests(), 0);
 }

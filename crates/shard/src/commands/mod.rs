@@ -90,7 +90,9 @@ impl ShardState {
             ShardMessage::PermitFreed { database, user, host } => {
                 permits::permit_freed(&mut self.core, &database, &user, host.as_deref())
             }
-            ShardMessage::BudgetFreed { limit, name } => shares::budget_freed(&mut self.core, limit, &name),
+            ShardMessage::BudgetFreed { limit, name } => {
+                shares::budget_freed(&mut self.core, limit, &name, None)
+            }
         }
     }
 

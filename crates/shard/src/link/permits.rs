@@ -3,6 +3,7 @@
 //! Owns moving them. Sockets never move for it: a shard that can spare a server closes it, and the shard that needs one opens its own.
 
 use messages::{LimitOf, ShardId, ShardMessage};
+use pool::TENURE_US;
 use settings::PoolMode;
 
 use crate::ConnId;
@@ -11,6 +12,7 @@ use crate::core::Core;
 use crate::link::{opening, pins, sequences, server_end, shares};
 use crate::local_pools::local_pool::{LONG_WAIT_US, LocalPool};
 use crate::local_pools::table::PoolId;
+use crate::server::Server;
 use crate::time::passed;
 
 /// Another shard asks: close the server that has been idle longest of those that hold a permit of that limit. If none is idle, one that is kept for
@@ -59,7 +61,7 @@ pub(crate) fn permit_is_free(core: &mut Core, pool_id: PoolId) {
     if wanting == 0 {
         related.into_iter().for_each(|index| opening::serve_or_open(core, index));
     }
-    shares::notify_askers(core, pool_id);
+    shares::notify_askers(core, pool_id, wanting != 0);
 }
 
 /// A requested permit is free, or a pin.
@@ -104,6 +106,18 @@ pub(crate) fn evict(core: &mut Core, pool_id: PoolId, limit: LimitOf) {
     kept.into_iter().for_each(|pool_id| sequences::yield_place(core, pool_id));
     if core.pool_registry.shards() > 1 {
         request_permit_from_shards(core, pool_id, limit);
+        request_share(core, pool_id);
+    }
+}
+
+/// What a limit of the database or the user leaves to the pool may all be with other shards: as where the pool itself is full, this one gets the next that is
+/// released there if it has less than its share.
+fn request_share(core: &mut Core, pool_id: PoolId) {
+    let Some(local_pool) = core.local_pools.get(pool_id) else { return };
+    let shared = local_pool.pool.shared();
+    if local_pool.pool.open() < shared.servers.taken() && has_less_than_its_share(local_pool) {
+        shared.request_permit(core.id.0);
+        request_permit_from_shards(core, pool_id, LimitOf::Pool);
     }
 }
 
@@ -152,17 +166,24 @@ fn request_permit_from_shards(core: &mut Core, pool_id: PoolId, limit: LimitOf) 
     }
 }
 
-/// Fewer servers than an even split would give this shard.
+/// Fewer servers than an even split would give each shard; the rest of that stays where it is.
 fn has_less_than_its_share(local_pool: &LocalPool) -> bool {
     let shared = local_pool.pool.shared();
-    local_pool.pool.open() < shared.servers.taken().div_ceil(shared.shards().count_ones().max(1))
+    local_pool.pool.open() < (shared.servers.taken() / shared.shards().count_ones().max(1)).max(1)
 }
 
-/// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free.
-pub(crate) fn is_permit_requested(core: &Core, local_pool: &LocalPool) -> bool {
+/// Another shard needs one of this pool's permits and this one has more than its share: read when a server is free. Where there is not one for each shard,
+/// they take turns.
+pub(crate) fn is_permit_requested(core: &Core, local_pool: &LocalPool, server: &Server) -> bool {
     let shared = local_pool.pool.shared();
     let others = shared.permit_requests() & !(1 << core.id.0);
-    others != 0
-        && (local_pool.pool.queue.is_empty()
-            || !has_less_than_its_share(local_pool) && local_pool.pool.open() > 1)
+    if others == 0 {
+        return false;
+    }
+    let is_turn_over = || {
+        shared.servers.taken() < shared.shards().count_ones()
+            && core.now.mono_us.saturating_sub(server.since_us) >= TENURE_US
+    };
+    local_pool.pool.queue.is_empty()
+        || !has_less_than_its_share(local_pool) && (local_pool.pool.open() > 1 || is_turn_over())
 }

@@ -121,8 +121,8 @@ fn exceeds(local_pool: &LocalPool, server: &Server, now_us: u64) -> bool {
     now_us.saturating_sub(server.since_us) >= TENURE_US && local_pool.pool.is_over_allowance()
 }
 
-/// A connection of the pool's budgets is closed: shards that wait for one try again.
-pub(crate) fn notify_askers(core: &mut Core, pool_id: PoolId) {
+/// A connection of the pool's budgets is closed: shards that wait for one try again. `is_left`: another shard has requested it from this pool, which is not to take it back.
+pub(crate) fn notify_askers(core: &mut Core, pool_id: PoolId, is_left: bool) {
     for limit in [LimitOf::Database, LimitOf::User] {
         let Some(local_pool) = core.local_pools.get(pool_id) else { return };
         let askers = counts(local_pool, limit).map_or(0, |counts| counts.take_askers());
@@ -135,7 +135,7 @@ pub(crate) fn notify_askers(core: &mut Core, pool_id: PoolId) {
         }
         .to_string();
         if askers & (1 << core.id.0) != 0 {
-            budget_freed(core, limit, &name);
+            budget_freed(core, limit, &name, is_left.then_some(pool_id));
         }
         let others = askers & !(1 << core.id.0);
         for shard in (0..core.pool_registry.shards()).filter(|shard| others & (1 << shard) != 0) {
@@ -144,9 +144,9 @@ pub(crate) fn notify_askers(core: &mut Core, pool_id: PoolId) {
     }
 }
 
-/// The same, to a shard that waits.
-pub(crate) fn budget_freed(core: &mut Core, limit: LimitOf, name: &str) {
-    let waiting = core.local_pools.ids_of(|local_pool| {
+/// The same, to a shard that waits; `left_by`: the pool that has closed it for its clients on another shard.
+pub(crate) fn budget_freed(core: &mut Core, limit: LimitOf, name: &str, left_by: Option<PoolId>) {
+    let mut waiting = core.local_pools.ids_of(|local_pool| {
         let is_of_budget = match limit {
             LimitOf::Pool => false,
             LimitOf::Database => &*local_pool.database_name == name,
@@ -154,5 +154,6 @@ pub(crate) fn budget_freed(core: &mut Core, limit: LimitOf, name: &str) {
         };
         is_of_budget && !local_pool.pool.queue.is_empty()
     });
+    waiting.retain(|pool_id| Some(*pool_id) != left_by);
     waiting.into_iter().for_each(|pool_id| opening::serve_or_open(core, pool_id));
 }

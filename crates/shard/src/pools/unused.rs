@@ -49,6 +49,7 @@ pub(crate) fn forget_unused_pool(core: &mut Core, pool_id: PoolId) {
     standbys::remove(core, pool_id);
     let Some(local_pool) = core.local_pools.remove(pool_id) else { return };
     local_pool.pool.shared().sizing().cease(core.id.0);
+    local_pool.pool.shared().withdraw_permit_request(core.id.0);
     if local_pool.serves.standby().is_some() {
         core.local_pools.retire(&local_pool.database_name, &local_pool.counters, core.now.mono_us);
         drop(local_pool.pool);

@@ -172,8 +172,14 @@ impl World {
 
     /// The same where the test knows what all shards share.
     pub fn beside(directory: Arc<OneShard>, settings: &str) -> World {
+        World::on(ShardId(0), directory, settings)
+    }
+
+    /// The same of one shard of several. A client of a pool that is on the first two stays on the shard that it comes to.
+    pub fn on(id: ShardId, directory: Arc<OneShard>, settings: &str) -> World {
         let mock = Arc::new(MockKey::new([7; 32]));
-        let shard = Shard::new(ShardId(0), config(settings), directory, Box::new(Counting(0)), mock);
+        let entropy = Box::new(Counting(u8::try_from(id.0).unwrap()));
+        let shard = Shard::new(id, config(settings), directory, entropy, mock);
         World {
             shard,
             now: Now { mono_us: 1_000_000, wall_us: 1_000_000 },
