@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::account::{StoredUsage, Usage, Verdict};
 use crate::calendar::utc;
 use crate::clock::{Instant, WallClock};
+use crate::line::read_key;
 use crate::meter::{Counted, Meter, Standing};
 use crate::resource::{Measure, Resource};
 use crate::row::QuotaRow;
@@ -45,6 +46,8 @@ pub struct Book {
     rules: Arc<Rules>,
     accounts: BTreeMap<Subject, Account>,
     unnamed: usize,
+    /// What a store has of accounts that are gone, and is to forget.
+    gone: Vec<StoredUsage>,
     clock: WallClock,
     now_s: u64,
 }
@@ -137,7 +140,11 @@ impl Book {
             let is_needed = rules.is_named(subject)
                 || Arc::strong_count(&account.meter) > 1
                 || !account.usages.values().all(Usage::is_unused);
-            self.unnamed -= usize::from(!is_needed);
+            if !is_needed {
+                self.unnamed -= 1;
+                let room = MOST_UNNAMED.saturating_sub(self.gone.len());
+                self.gone.extend(account.take_changed(subject).take(room));
+            }
             is_needed
         });
         changes
@@ -212,7 +219,7 @@ impl Book {
     fn for_stored(&mut self, stored: &[StoredUsage], each: impl Fn(Measure, &mut Usage, &StoredUsage)) {
         let now_s = self.now_s;
         for usage in stored {
-            let Some((subject, measure)) = key_of(&usage.key) else { continue };
+            let Some((subject, measure)) = read_key(&usage.key) else { continue };
             if !self.accounts.contains_key(&subject) {
                 let is_limited = self.rules.limits_of(&subject).contains_key(&measure);
                 if !is_limited || self.unnamed >= MOST_UNNAMED {
@@ -237,12 +244,9 @@ impl Book {
 
     /// What a store has to have: everything that has changed since the last call.
     pub fn take_changed(&mut self) -> Vec<StoredUsage> {
-        let mut changed = Vec::new();
+        let mut changed = std::mem::take(&mut self.gone);
         for (subject, account) in &mut self.accounts {
-            for (measure, usage) in &mut account.usages {
-                let key = || format!("{subject} {measure}");
-                changed.extend(usage.take_changed(key, measure.period().is_some()));
-            }
+            changed.extend(account.take_changed(subject));
         }
         changed
     }
@@ -255,6 +259,12 @@ impl Account {
             usage.judge(*measure, now_s);
         }
         self.tell_meter(now_s);
+    }
+
+    fn take_changed(&mut self, subject: &Subject) -> impl Iterator<Item = StoredUsage> {
+        self.usages.iter_mut().filter_map(move |(measure, usage)| {
+            usage.take_changed(|| format!("{subject} {measure}"), measure.period().is_some())
+        })
     }
 
     fn tell_meter(&self, now_s: u64) {
@@ -331,15 +341,6 @@ impl Change {
     }
 }
 
-/// The subject and the resource of a key.
-fn key_of(key: &str) -> Option<(Subject, Measure)> {
-    use crate::line::{Line, read_line};
-    match read_line(&format!("{key} hard=1")).ok()? {
-        Line::Limit(subject, measure, _) => Some((subject, measure)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -397,6 +398,41 @@ mod tests {
         book.tick(at(1));
         book.tick(at(86_400));
         assert_eq!((book.accounts.len(), book.unnamed), (1, 0));
+    }
+
+    #[test]
+    fn a_store_forgets_subjects_that_are_gone() {
+        let mut book = book("application_name default queries/hour hard=5");
+        ClientMeters::enter_anyway(book.meters("u", "d", "x"), false).add(0, 2, 9);
+        book.tick(at(1));
+        let stored = book.take_changed();
+        assert_eq!(stored.iter().map(|usage| usage.used).collect::<Vec<_>>(), [2]);
+        book.tick(at(3_600));
+        assert!(book.accounts.is_empty());
+        let forgotten = book.take_changed();
+        assert_eq!((forgotten.len(), &forgotten[0].key, forgotten[0].used), (1, &stored[0].key, 0));
+        book.put_back(&forgotten); // It could not be written.
+        book.tick(at(3_601));
+        assert_eq!(book.take_changed().len(), 1);
+        book.tick(at(3_602));
+        assert!(book.take_changed().is_empty());
+    }
+
+    #[test]
+    fn names_of_clients_can_be_stored_and_shown_in_a_line() {
+        let rules = "application_name default queries/hour hard=1000";
+        let hostile = "x\" queries/hour\n3600 99 user alice queries/hour\u{1b}";
+        for name in [hostile, "", "default", "a b", "\"", &"ä".repeat(5_000)] {
+            let mut before = book(rules);
+            ClientMeters::enter_anyway(before.meters("u", "d", name), false).add(0, 2, 9);
+            before.tick(at(1));
+            let stored = before.take_changed();
+            assert!(stored[0].key.len() < 300 && !stored[0].key.contains(char::is_control), "{stored:?}");
+            let mut after = book(rules);
+            after.restore(&stored, at(2));
+            assert_eq!(used(&after), used(&before), "{name}");
+            assert_eq!(used(&after).len(), 1);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One line of the file of quotas: what it says.
 
+use std::collections::BTreeSet;
+
 use crate::limit::{self, DEFAULT_GRACE_S, Limit};
 use crate::resource::Measure;
 use crate::subject::{DEFAULT, LONGEST_NAME, Subject, SubjectKind, quoted};
@@ -38,6 +40,21 @@ pub(crate) fn read_line(line: &str) -> Result<Line, String> {
     Ok(Line::Limit(subject, measure, limits(&mut tokens, measure)?))
 }
 
+/// Reads the key of a store: a subject and a resource, as they are written there. A client that gives no application_name has an empty one.
+pub(crate) fn read_key(key: &str) -> Option<(Subject, Measure)> {
+    let mut tokens = Tokens(key);
+    let mut next = || tokens.next().ok().flatten();
+    let (Token::Word(kind), name, Token::Word(measure), None) = (next()?, next()?, next()?, next()) else {
+        return None;
+    };
+    let name = match name {
+        Token::Word(name) if name != DEFAULT => name.to_owned(),
+        Token::Quoted(name) => name,
+        _ => return None,
+    };
+    Some((Subject::of_client(SubjectKind::of(kind)?, &name), Measure::read(measure).ok()?))
+}
+
 pub(crate) fn kind_of(word: &str) -> Result<SubjectKind, String> {
     SubjectKind::of(word).ok_or_else(|| {
         format!("unknown subject \"{word}\": is not one of user, group, database, application_name")
@@ -53,11 +70,11 @@ pub(crate) fn subject(kind: SubjectKind, name: Option<Token<'_>>) -> Result<Subj
 }
 
 fn members(tokens: &mut Tokens<'_>) -> Result<Vec<Box<str>>, String> {
-    let mut members: Vec<Box<str>> = Vec::new();
+    let (mut members, mut known): (Vec<Box<str>>, BTreeSet<Box<str>>) = Default::default();
     loop {
         let Some(token) = tokens.next()? else { return Err("a member is expected".to_owned()) };
         let member = token.name()?.into_boxed_str();
-        if members.contains(&member) {
+        if !known.insert(member.clone()) {
             return Err(format!("member \"{member}\" appears twice"));
         }
         members.push(member);

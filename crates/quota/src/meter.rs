@@ -140,6 +140,16 @@ impl ClientMeters {
         ClientMeters { meters: meters.into_boxed_slice(), is_exempt }
     }
 
+    /// Counts the connection in these instead. Where it counted before and after, it counts all the time.
+    #[must_use]
+    pub fn moved_to(mut self, meters: Vec<Arc<Meter>>, is_exempt: bool) -> ClientMeters {
+        let before = std::mem::take(&mut self.meters);
+        let is_in = |among: &[Arc<Meter>], meter| among.iter().any(|other| Arc::ptr_eq(other, meter));
+        meters.iter().filter(|meter| !is_in(&before, meter)).for_each(|meter| _ = meter.take(false));
+        before.iter().filter(|meter| !is_in(&meters, meter)).for_each(|meter| meter.release());
+        ClientMeters { meters: meters.into_boxed_slice(), is_exempt }
+    }
+
     /// The meter that a request that begins has to look at: one that refuses it, else one that is above a soft limit.
     #[inline]
     #[must_use]
@@ -194,6 +204,28 @@ mod tests {
         assert_eq!((wide.connections(), narrow.connections()), (3, 3));
         drop((first, exempt, anyway));
         assert_eq!((wide.connections(), narrow.connections()), (0, 0));
+    }
+
+    #[test]
+    fn a_connection_that_moves_never_counts_twice() {
+        let (kept, left, new) = (meter(2), meter(1), meter(1));
+        let client = ClientMeters::enter_anyway(vec![Arc::clone(&kept), Arc::clone(&left)], false);
+        let is_over = AtomicU8::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut client = client;
+                for _ in 0..20_000 {
+                    client = client.moved_to(vec![Arc::clone(&new), Arc::clone(&kept)], false);
+                    client = client.moved_to(vec![Arc::clone(&kept), Arc::clone(&left)], false);
+                }
+                is_over.store(1, Ordering::Release);
+                assert_eq!((kept.connections(), left.connections(), new.connections()), (1, 1, 0));
+            });
+            while is_over.load(Ordering::Acquire) == 0 {
+                drop(ClientMeters::enter(vec![Arc::clone(&kept)], false).expect("one of two is there"));
+            }
+        });
+        assert_eq!((kept.connections(), left.connections(), new.connections()), (0, 0, 0));
     }
 
     #[test]

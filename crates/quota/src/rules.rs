@@ -122,7 +122,7 @@ impl Rules {
             (SubjectKind::Database, database),
             (SubjectKind::ApplicationName, application_name),
         ];
-        let own = own.into_iter().map(|(kind, name)| Subject::named(kind, name));
+        let own = own.into_iter().map(|(kind, name)| Subject::of_client(kind, name));
         let groups = self.groups_of.get(user).into_iter().flatten();
         own.chain(groups.map(|name| Subject::named(SubjectKind::Group, name))).collect()
     }

@@ -60,6 +60,16 @@ impl Subject {
         Subject { kind, name: Some(name.into()) }
     }
 
+    /// The subject of a name that a client has chosen. Names of files have no control characters and end somewhere; so that each subject can be stored, and shown in a
+    /// line, a client's name is made such a one, as PostgreSQL does with application_name.
+    pub(crate) fn of_client(kind: SubjectKind, name: &str) -> Subject {
+        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
+        match name.contains(char::is_control) {
+            false => Subject::named(kind, name),
+            true => Subject::named(kind, &name.replace(char::is_control, "?")),
+        }
+    }
+
     /// All of a kind that have no line of their own.
     #[must_use]
     pub fn default_of(kind: SubjectKind) -> Subject {
