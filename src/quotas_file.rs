@@ -51,8 +51,7 @@ pub(crate) fn checked(path: &str, bytes: &[u8]) -> Result<QuotasText, String> {
 /// # Errors
 /// The system's; the file is as it was.
 pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), String> {
-    securefs::replace_with_mode(path, bytes, FILE_MODE)
-        .map_err(|fault| format!("cannot write {path}: {fault}"))
+    securefs::replace(path, bytes, FILE_MODE).map_err(|fault| format!("cannot write {path}: {fault}"))
 }
 
 #[cfg(test)]
