@@ -70,6 +70,8 @@ pub struct RequestContext<'a> {
     pub resets: Option<&'a Tracked>,
     /// `disable_pqexec`: no simple query is passed on.
     pub refuses_simple: bool,
+    /// What is behind a request waits for its answer: it is to be refused, unless it is of the same transaction.
+    pub one_at_a_time: bool,
     /// The client's number on its shard, counted from 1.
     pub client: u64,
     /// Counted up: statements prepared by clients, on servers, bound.
@@ -101,6 +103,14 @@ fn no_header(bytes: &[u8]) -> Option<ClientFault> {
 #[cold]
 fn unknown(tag: u8) -> Option<ClientFault> {
     (!wire::tag::is_frontend(tag)).then_some(ClientFault::UnknownTag(tag))
+}
+
+/// Whether a message is, or begins, a request. The others end one, or are its data.
+fn begins_request(sent: u8) -> bool {
+    matches!(
+        sent,
+        tag::QUERY | tag::FUNCTION_CALL | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE
+    )
 }
 
 impl ClientStream {
@@ -181,6 +191,9 @@ impl Step<'_, '_> {
                 Ok(None) => return RequestOutcome::All,
                 Err(fault) => return fault.into(),
             };
+            if self.context.one_at_a_time && self.server.is_answering() && begins_request(header.tag) {
+                return self.end(RequestAction::AwaitReplies, header, boundary, out);
+            }
             let watched = self.server.replay_buffer.is_on();
             if watched && self.server.replay_buffer.records() && !self.is_whole_or_unwatched(header, rest) {
                 return unknown(header.tag).map_or(RequestOutcome::All, RequestOutcome::from);

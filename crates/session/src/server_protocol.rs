@@ -297,6 +297,11 @@ impl ServerProtocol {
         !self.replies.is_empty() || self.transaction.current().is_none()
     }
 
+    /// Requests are whole, and not all of them are answered. A COPY whose data is awaited is not whole.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.replies.awaits_ready() && !self.copy.is_reading()
+    }
+
     /// A stream runs in both directions (CopyBoth).
     #[must_use]
     pub fn is_copy_both(&self) -> bool {

@@ -262,3 +262,85 @@ fn a_deferred_begin_is_refused_and_its_transaction_is_not() {
     limited.world.query(client, "select 1");
     assert!(limited.world.tags(server).contains('Q'), "its transaction had begun");
 }
+
+/// A client whose request is with the server when its quota begins to refuse.
+fn refused_while_asking(request: &str) -> (Limited, ConnId, ConnId) {
+    let mut limited = Limited::new(ONE, "user u queries/hour hard=1000");
+    let client = limited.world.client(&[]);
+    let server = limited.world.server();
+    limited.ask(client, server, 0);
+    limited.world.query(client, request);
+    limited.limit("user u queries/hour hard=1");
+    limited.tick_after(0);
+    limited.world.text(server);
+    limited.world.text(client);
+    (limited, client, server)
+}
+
+#[test]
+fn what_is_sent_behind_a_request_is_refused_once_that_is_answered() {
+    let (mut limited, client, server) = refused_while_asking("select 2");
+    limited.world.query(client, "select 3");
+    assert_eq!(limited.world.text(server), "", "it waits");
+    limited.world.answer(server, Status::Idle);
+    let text = limited.world.text(client);
+    assert!(text.contains("C53400"), "{text}");
+    assert_eq!(limited.world.text(server), "");
+    limited.limit("user u queries/hour hard=1000");
+    limited.ask(client, server, 0);
+    assert!(!limited.world.text(client).contains("C53400"));
+}
+
+#[test]
+fn what_is_sent_behind_a_begin_is_of_its_transaction() {
+    let (mut limited, client, server) = refused_while_asking("begin");
+    limited.world.query(client, "select 3");
+    limited.world.query(client, "commit");
+    assert_eq!(limited.world.text(server), "");
+    limited.world.answer(server, Status::InTransaction);
+    let text = limited.world.text(server);
+    assert!(text.contains("select 3") && !text.contains("commit"), "{text}");
+    limited.world.answer(server, Status::InTransaction);
+    assert!(limited.world.text(server).contains("commit"));
+    limited.world.query(client, "select 4");
+    limited.world.answer(server, Status::Idle);
+    let text = limited.world.text(client);
+    assert!(text.contains("C53400"), "{text}");
+    assert_eq!(limited.world.shard.audit().contradiction, None);
+}
+
+#[test]
+fn a_session_that_is_answered_ends_with_what_is_sent_behind() {
+    let mut limited =
+        Limited::new("pool_mode = session\ndefault_pool_size = 1", "user u queries/hour hard=1000");
+    let client = limited.world.client(&[]);
+    let server = limited.world.server();
+    limited.ask(client, server, 0);
+    limited.world.query(client, "select 2");
+    limited.limit("user u queries/hour hard=1");
+    limited.tick_after(0);
+    limited.world.query(client, "select 3");
+    limited.world.text(server);
+    limited.world.answer(server, Status::Idle);
+    let text = limited.world.text(client);
+    assert!(text.contains("SFATAL") && text.contains("C53400"), "{text}");
+    assert!(limited.world.closed.contains(&client) && !limited.world.text(server).contains("select 3"));
+}
+
+#[test]
+fn administrators_are_those_of_the_last_configuration() {
+    let mut limited = Limited::new("default_pool_size = 1", "user u queries/hour hard=1");
+    let client = limited.world.client(&[]);
+    let server = limited.world.server();
+    limited.ask(client, server, 0);
+    limited.tick_after(0);
+    limited.settings = "default_pool_size = 1\nstats_users = u";
+    limited.limit("user u queries/hour hard=1");
+    limited.world.text(client);
+    limited.ask(client, server, 0);
+    assert!(!limited.world.text(client).contains("C53400"));
+    limited.settings = "default_pool_size = 1";
+    limited.limit("user u queries/hour hard=1");
+    limited.world.query(client, "select 1");
+    assert!(limited.world.text(client).contains("C53400"));
+}

@@ -137,6 +137,8 @@ pub(crate) struct ClientQuota {
     pub(crate) settled_us: u64,
     /// It got the warning that a soft limit is exceeded.
     pub(crate) was_warned: bool,
+    /// The name that it has given at login.
+    pub(crate) application_name: Box<str>,
 }
 
 /// A request that is refused (`queue_limit`, `queue_target`, quotas).
@@ -145,6 +147,8 @@ pub(crate) struct Refusal {
     /// Its SQLSTATE.
     pub(crate) code: &'static str,
     pub(crate) request: RefusedRequest,
+    /// Its Close messages are done here, as far as that is possible, so that what is behind them is refused, too.
+    pub(crate) closes: bool,
 }
 
 /// A client's request for a dedicated server.

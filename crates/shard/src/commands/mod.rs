@@ -278,7 +278,12 @@ impl ShardState {
         let old = std::mem::replace(&mut self.core.config, config);
         self.logins.configure(&self.core.config);
         self.track_as_configured();
-        if self.core.config.quotas != old.quotas {
+        let administrators = |config: &Config| {
+            let global = &config.global;
+            (global.admin_users.clone(), global.stats_users.clone())
+        };
+        if self.core.config.quotas != old.quotas || administrators(&self.core.config) != administrators(&old)
+        {
             quotas::configured(&mut self.core);
         }
         let caches =

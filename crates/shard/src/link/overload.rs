@@ -3,8 +3,10 @@
 //! Owns how a request is refused without a server: the client gets errors in the places of its answers and goes on; where a message is long, or a transaction has
 //! begun, the client is closed. A client that waits because its pool cannot serve anyone (PAUSE, no host) is not late.
 
-use session::{FirstMessage, RefusedAnswer, RefusedMessage, RefusedRequest};
+use session::{FirstMessage, RefusedAnswer, RefusedMessage, RefusedRequest, StatementRegistry};
 use wire::backend::Status;
+use wire::frame::{self, HEADER_BYTES};
+use wire::frontend::{self, Found};
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
@@ -90,13 +92,13 @@ fn refuse(core: &mut Core, conn: ConnId, why: &str) {
     let (database, user) = (&local_pool.database_name, &local_pool.user);
     let text = format!("pool {database}/{user} is overloaded: {why}; try again in {seconds} s");
     client.phase = Phase::Idle;
-    client.request_us = now_us; // It is idle since now.
     client.recording = None;
     if client.deferred_begin.is_some() {
         return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
     }
     let code = sqlstate::TOO_MANY_CONNECTIONS;
-    client.refusal = Some(Box::new(Refusal { text, code, request: RefusedRequest::default() }));
+    client.refusal =
+        Some(Box::new(Refusal { text, code, request: RefusedRequest::default(), closes: false }));
     pins::release(core, conn); // One was reserved for the request.
     notify::flush_ready(core, conn); // What has come while it waited is between two requests.
     answer_refused(core, conn);
@@ -116,8 +118,9 @@ enum Then {
 /// The client's request is refused: answers what is here of it.
 #[cold]
 pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
-    let frame_bytes_max = core.config.global.max_packet_size;
+    let (frame_bytes_max, now_us) = (core.config.global.max_packet_size, core.now.mono_us);
     let Some(client) = core.conns.client_mut(conn) else { return };
+    client.request_us = now_us; // It is idle since now.
     let Some(mut refusal) = client.refusal.take() else { return };
     let (held, mut at, mut errors) = (std::mem::take(&mut client.request.held), 0, 0);
     let mut answers = Vec::new();
@@ -136,6 +139,13 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
                 if matches!(answer, RefusedAnswer::Ready | RefusedAnswer::ErrorAndReady) {
                     encode::ready(&mut answers, Status::Idle);
                 }
+            }
+            RefusedMessage::Spared
+                if refusal.closes
+                    && let Some(length) = close(client, &mut core.registry, &held[at..]) =>
+            {
+                at += length;
+                encode::close_complete(&mut answers);
             }
             RefusedMessage::Spared => break Then::IsServed,
             RefusedMessage::Incomplete if held.len() - at > LONGEST_BYTES => break Then::Ends,
@@ -165,4 +175,39 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
         Then::Judged(FirstMessage::Fault(fault)) => client_end::client_fault(core, conn, &fault),
         Then::Judged(_) => client_end::disconnect_client(core, conn, "client close request"),
     }
+}
+
+/// Whether a Close of a client without a server can be done without one: what it closes is known here, or there is nothing to be closed.
+pub(crate) fn can_close(client: &Client, bytes: &[u8]) -> bool {
+    let Ok(Some(header)) = frame::header(bytes) else { return true };
+    let Some(message) = bytes.get(HEADER_BYTES..header.frame_bytes as usize) else { return true };
+    match frontend::target(message) {
+        Found::Yes((b'S', name)) if !name.is_empty() => {
+            let names = client.request.statements.as_deref();
+            names.is_some_and(|names| names.expected(name).is_some())
+                || client.parameters.prepared().is_empty()
+        }
+        // Portals are gone since its transaction ended.
+        Found::Yes(_) => true,
+        Found::More | Found::Malformed => false,
+    }
+}
+
+/// Does what a Close says, and returns its length; None if a server has to do it.
+fn close(client: &mut Client, registry: &mut StatementRegistry, bytes: &[u8]) -> Option<usize> {
+    let header = frame::header(bytes).ok()??;
+    if !can_close(client, bytes) {
+        return None;
+    }
+    if let Found::Yes((b'S', name)) = frontend::target(bytes.get(HEADER_BYTES..header.frame_bytes as usize)?)
+    {
+        if name.is_empty() {
+            client.server_used_last = None; // What that has without a name is not to be run any more.
+        } else if let Some(names) = client.request.statements.as_deref_mut()
+            && names.close(name, 0)
+        {
+            names.confirm(registry);
+        }
+    }
+    Some(header.frame_bytes as usize)
 }

@@ -23,10 +23,10 @@ pub(crate) fn enter(core: &mut Core, conn: ConnId) -> bool {
     if !core.has_quotas {
         return true;
     }
-    let (meters, is_exempt) = meters_of(core, conn);
+    let (meters, is_exempt) = meters_of(core, conn, true);
     match ClientMeters::enter(meters, is_exempt) {
         Ok(meters) => {
-            attach(core, conn, meters);
+            attach(core, conn, meters, true);
             true
         }
         Err(full) => {
@@ -42,24 +42,38 @@ pub(crate) fn enter(core: &mut Core, conn: ConnId) -> bool {
 #[cold]
 pub(crate) fn enter_anyway(core: &mut Core, conn: ConnId) {
     if core.has_quotas {
-        let (meters, is_exempt) = meters_of(core, conn);
-        attach(core, conn, ClientMeters::enter_anyway(meters, is_exempt));
+        let (meters, is_exempt) = meters_of(core, conn, false);
+        attach(core, conn, ClientMeters::enter_anyway(meters, is_exempt), false);
     }
 }
 
-fn attach(core: &mut Core, conn: ConnId, meters: ClientMeters) {
+fn attach(core: &mut Core, conn: ConnId, meters: ClientMeters, logs_in: bool) {
     let now_us = core.now.mono_us;
     let Some(client) = core.conns.client_mut(conn) else { return };
     (client.used_queries, client.used_bytes) = (0, 0);
-    let was_warned = client.quota.as_ref().is_some_and(|quota| quota.was_warned);
-    client.quota = Some(Box::new(ClientQuota { meters, settled_us: now_us, was_warned }));
+    let application_name = application_name(client, logs_in).into();
+    client.quota =
+        Some(Box::new(ClientQuota { meters, settled_us: now_us, was_warned: false, application_name }));
 }
 
-fn meters_of(core: &Core, conn: ConnId) -> (Vec<Arc<Meter>>, bool) {
+/// The name that a client has given at login, which SET does not change; without what `application_name_add_host` has added.
+fn application_name(client: &Client, logs_in: bool) -> &str {
+    if let Some(quota) = &client.quota {
+        return &quota.application_name;
+    }
+    // At login its parameters are what it has given; without a startup packet's later it has given nothing.
+    let is_own = logs_in || client.dedicated_request.is_some();
+    let given = if is_own { Some(&client.parameters) } else { client.startup.as_ref() };
+    let name = given.and_then(|parameters| parameters.text(APPLICATION_NAME)).unwrap_or_default();
+    let added = format!(" - {}", crate::log_format::peer(client.peer));
+    name.strip_suffix(&*added).unwrap_or(name)
+}
+
+fn meters_of(core: &Core, conn: ConnId, logs_in: bool) -> (Vec<Arc<Meter>>, bool) {
     let mut meters = Vec::new();
     let Some(client) = core.conns.client(conn) else { return (meters, false) };
     let Some(local_pool) = core.local_pools.of(client.pool) else { return (meters, false) };
-    let application_name = client.parameters.text(APPLICATION_NAME).unwrap_or_default();
+    let application_name = application_name(client, logs_in);
     core.pool_registry.with_quotas(&mut |book| {
         meters = book.meters(&client.login_user, &local_pool.database_name, application_name);
     });
@@ -79,10 +93,24 @@ pub(crate) fn configured(core: &mut Core) {
     let is_client = |conn: &Conn| matches!(conn, Conn::Client(client) if client.counted.is_in_pool());
     for conn in core.conns.ids(is_client) {
         if core.has_quotas {
-            enter_anyway(core, conn);
+            moves(core, conn);
         } else if let Some(client) = core.client(conn) {
             client.quota = None;
         }
+    }
+}
+
+/// The same client has other subjects, or the same.
+fn moves(core: &mut Core, conn: ConnId) {
+    if core.conns.client(conn).is_none_or(|client| client.quota.is_none()) {
+        return enter_anyway(core, conn);
+    }
+    leave(core, conn);
+    let (meters, is_exempt) = meters_of(core, conn, false);
+    let Some(client) = core.conns.client_mut(conn) else { return };
+    if let Some(mut quota) = client.quota.take() {
+        quota.meters = quota.meters.moved_to(meters, is_exempt);
+        client.quota = Some(quota);
     }
 }
 
@@ -91,6 +119,10 @@ pub(crate) fn configured(core: &mut Core) {
 pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
+    if server.dedicated.is_some() {
+        // Replication counts as a connection only.
+        return (client.used_queries, client.used_bytes) = (0, 0);
+    }
     settle_since(client, server.request_us, now_us);
 }
 
@@ -147,7 +179,9 @@ pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         return false;
     }
     let begins = if request.is_empty() { &client.request.held } else { request };
-    if client.deferred_begin.is_some() || !RefusedRequest::can_be(begins) {
+    if client.deferred_begin.is_some()
+        || !RefusedRequest::can_be(begins) && !overload::can_close(client, begins)
+    {
         return false; // It is in a transaction, or what PostgreSQL never refuses.
     }
     let Some(text) = told(core, &meter, Standing::Refused) else { return false };
@@ -158,6 +192,7 @@ pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         text,
         code: sqlstate::CONFIGURATION_LIMIT,
         request: RefusedRequest::default(),
+        closes: true,
     }));
     overload::answer_refused(core, conn);
     true
@@ -171,7 +206,7 @@ pub(crate) fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> boo
     let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
         return false;
     };
-    if !server.protocol.is_quiet() || server.unsent {
+    if !server.protocol.is_quiet() || server.unsent || server.dedicated.is_some() {
         return false;
     }
     let meter = Arc::clone(meter);
@@ -182,6 +217,20 @@ pub(crate) fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> boo
     let Some(text) = told(core, &meter, Standing::Refused) else { return false };
     client_end::fail_client(core, conn, sqlstate::CONFIGURATION_LIMIT, &text);
     true
+}
+
+/// The quota of a client that has a server refuses its requests.
+#[inline]
+pub(crate) fn refuses(client: &Client, server: &Server) -> bool {
+    let concern = client.quota.as_ref().and_then(|quota| quota.meters.concern());
+    server.dedicated.is_none() && concern.is_some_and(|(standing, _)| standing == Standing::Refused)
+}
+
+/// All that a client has asked is answered, its transaction is over, and what it has sent since waits: that is another request, and will be refused.
+#[cold]
+pub(crate) fn refuses_next(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
+    let linked = core.conns.linked(conn, server);
+    linked.is_some_and(|(client, server)| server.protocol.is_quiet() && refuses(client, server))
 }
 
 fn warn(core: &mut Core, conn: ConnId, meter: &Meter) {

@@ -148,6 +148,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
+        one_at_a_time: core.has_quotas && quotas::refuses(client, server),
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,
@@ -477,7 +478,9 @@ fn requests_answered(
     if core.statistics.tracking.is_some() {
         track_answered(core, server_conn, client_conn, outcome, took_us);
     }
-    if outcome.unblocked && !outcome.lost {
+    let is_judged =
+        core.has_quotas && outcome.unblocked && quotas::refuses_next(core, client_conn, server_conn);
+    if outcome.unblocked && !outcome.lost && !is_judged {
         if left_behind::is_to_be_left(core, server_conn) {
             return left_behind::leave(core, server_conn, client_conn, is_split);
         }
@@ -489,6 +492,13 @@ fn requests_answered(
     // In a transaction block the server stays linked; held requests that are sent now release it themselves.
     if outcome.idle > 0 {
         checkout::release(core, server_conn);
+    }
+    let is_linked = |client: &crate::client::Client| matches!(client.phase, crate::client::Phase::Linked(server) if server == server_conn);
+    if is_judged && core.conns.client(client_conn).is_some_and(is_linked) {
+        if quotas::ends_session(core, client_conn, server_conn) {
+            return;
+        }
+        send_blocked_requests(core, server_conn, client_conn);
     }
     if outcome.lost {
         startup_values::restore_startup_values(core, server_conn, client_conn);
