@@ -59,6 +59,7 @@ mod logins;
 mod pins;
 pub mod pool;
 pub mod queue;
+mod share_out;
 mod shares;
 mod sharing;
 
@@ -77,5 +78,6 @@ pub use logins::OpenFor;
 pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition};
-pub use shares::{Budget, PoolShare, Sharing, share_out};
+pub use share_out::share_out;
+pub use shares::{Budget, PoolShare, Sharing};
 pub use sharing::TENURE_US;

@@ -4,13 +4,10 @@
 //! their shards into atomics, the division is worked out by whichever shard asks, and each pool's allowance is an atomic that is read when a connection is opened
 //! and, where sharing is on, when one is released. Never closes or opens anything.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::SharedPool;
-
 /// An allowance that is none.
-const UNBOUNDED: u32 = u32::MAX;
+pub(crate) const UNBOUNDED: u32 = u32::MAX;
 
 /// A limit that several pools share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,7 +153,13 @@ impl PoolShare {
         self.begun[Budget::User as usize].store(user, Ordering::Relaxed);
     }
 
-    fn member(&self, taken: u32, budget: Budget) -> Member {
+    /// The division has given it so many; who takes no part in it is not bound.
+    pub(crate) fn allow(&self, budget: Budget, allowed: u32) {
+        let allowed = if self.takes_part.load(Ordering::Relaxed) { allowed } else { UNBOUNDED };
+        self.allowed[budget as usize].store(allowed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn member(&self, taken: u32, budget: Budget) -> Member {
         let held = taken.saturating_sub(self.leaving.load(Ordering::Acquire));
         if !self.takes_part.load(Ordering::Relaxed) {
             return Member { held, stuck: held, ..Member::default() };
@@ -180,25 +183,12 @@ impl PoolShare {
     }
 }
 
-/// Divides a budget of so many connections (0: no limit) among the pools that draw on it.
-pub fn share_out(budget: Budget, limit: u32, pools: &[Arc<SharedPool>]) {
-    let members: Vec<Member> =
-        pools.iter().map(|pool| pool.share().member(pool.servers.taken(), budget)).collect();
-    let is_asked = limit > 0 && members.iter().any(|member| member.waiting > 0);
-    let allowed = if is_asked { allowances(limit, &members) } else { vec![UNBOUNDED; members.len()] };
-    for (pool, allowed) in pools.iter().zip(allowed) {
-        let share = pool.share();
-        let allowed = if share.takes_part.load(Ordering::Relaxed) { allowed } else { UNBOUNDED };
-        share.allowed[budget as usize].store(allowed, Ordering::Relaxed);
-    }
-}
-
 /// A pool that draws on a budget.
 #[derive(Clone, Copy, Debug, Default)]
-struct Member {
+pub(crate) struct Member {
     /// Connections, without those that are being closed.
     held: u32,
-    waiting: u32,
+    pub(crate) waiting: u32,
     idle: u32,
     stuck: u32,
     guaranteed: u32,
@@ -235,7 +225,7 @@ impl Member {
 }
 
 /// How many connections each may have.
-fn allowances(budget: u32, members: &[Member]) -> Vec<u32> {
+pub(crate) fn allowances(budget: u32, members: &[Member]) -> Vec<u32> {
     let total =
         |level: u32, fit: bool| members.iter().map(|member| u64::from(member.part(level, fit))).sum::<u64>();
     let most = u64::from(budget);
@@ -374,31 +364,5 @@ mod tests {
             }
         }
         assert_eq!((members.map(|member| member.held), moved), ([6, 6, 6, 2], 14));
-    }
-
-    #[test]
-    fn nothing_is_bounded_where_nobody_waits_or_nothing_is_limited() {
-        let pools = [Arc::new(SharedPool::on(0)), Arc::new(SharedPool::on(0))];
-        for pool in &pools {
-            pool.share().set(Some(Sharing { guaranteed: 0, by_demand: true }), 20);
-        }
-        (0..4).for_each(|_| assert!(pools[0].servers.take(0)));
-        let divide = |limit| {
-            share_out(Budget::Database, limit, &pools);
-            [0, 1].map(|place: usize| pools[place].share().allowed(Budget::Database))
-        };
-        assert_eq!(divide(4), [None, None]);
-        pools[1].share().change(ShareReport::default(), ShareReport { waiting: 3, ..ShareReport::default() });
-        pools[1].share().set_claim(2, true);
-        assert_eq!(divide(4), [Some(2), Some(2)]);
-        assert!(pools[0].share().is_over(3) && !pools[0].share().is_over(2));
-        pools[0].share().leaves();
-        assert!(!pools[0].share().is_over(3));
-        assert_eq!(divide(0), [None, None]);
-        pools[1].share().set(Some(Sharing { guaranteed: 0, by_demand: true }), 1);
-        assert_eq!(divide(4), [Some(3), Some(1)], "its size is 1, however many wait");
-        pools[1].share().set(Some(Sharing { guaranteed: 0, by_demand: true }), 20);
-        pools[0].share().set(None, 20);
-        assert_eq!(divide(4), [None, Some(1)], "who takes no part keeps all, one of which is being closed");
     }
 }

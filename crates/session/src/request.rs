@@ -105,14 +105,6 @@ fn unknown(tag: u8) -> Option<ClientFault> {
     (!wire::tag::is_frontend(tag)).then_some(ClientFault::UnknownTag(tag))
 }
 
-/// Whether a message is, or begins, a request. The others end one, or are its data.
-fn begins_request(sent: u8) -> bool {
-    matches!(
-        sent,
-        tag::QUERY | tag::FUNCTION_CALL | tag::PARSE | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::CLOSE
-    )
-}
-
 impl ClientStream {
     /// Passes `input` on. Bytes that cannot be judged yet are kept in `held`; the caller puts them before the next input.
     pub fn step(
@@ -191,7 +183,10 @@ impl Step<'_, '_> {
                 Ok(None) => return RequestOutcome::All,
                 Err(fault) => return fault.into(),
             };
-            if self.context.one_at_a_time && self.server.is_answering() && begins_request(header.tag) {
+            if self.context.one_at_a_time
+                && self.server.is_answering()
+                && wire::tag::begins_request(header.tag)
+            {
                 return self.end(RequestAction::AwaitReplies, header, boundary, out);
             }
             let watched = self.server.replay_buffer.is_on();

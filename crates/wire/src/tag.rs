@@ -64,6 +64,14 @@ macro_rules! tags {
     };
 }
 
+/// True for a message of a client that is, or begins, a request; the others end one, or are its data.
+#[inline]
+#[must_use]
+pub const fn begins_request(byte: u8) -> bool {
+    use frontend::{BIND, CLOSE, DESCRIBE, EXECUTE, FUNCTION_CALL, PARSE, QUERY};
+    matches!(byte, QUERY | FUNCTION_CALL | PARSE | BIND | DESCRIBE | EXECUTE | CLOSE)
+}
+
 tags! {
     frontend {
         QUERY            b'Q' "Query";

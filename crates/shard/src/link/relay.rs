@@ -9,6 +9,7 @@ use wire::sqlstate;
 
 use crate::ConnId;
 use crate::attempt::Answer;
+use crate::client::{Client, Phase};
 use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::link::{
@@ -128,8 +129,7 @@ pub(crate) fn send_more(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[
 #[inline(always)]
 fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, input: Input<'_>) {
     let (bytes, received) = input.bytes();
-    let now_us = core.now.mono_us;
-    let global = &core.config.global;
+    let (now_us, global) = (core.now.mono_us, &core.config.global);
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let protocol = &server.protocol;
     let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
@@ -175,8 +175,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
-        client.used_bytes += done as u64;
-        count_request(local_pool, done, client.request.statements.is_some().then_some(&context));
+        count_request(local_pool, client, done, &context);
     }
     if is_watched && client.recording.is_some() {
         cached::sent((client, server), &core.local_pools, &mut core.query_caches, &bytes[..done]);
@@ -201,10 +200,11 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
 
 /// Counts what a client has sent, and what it has prepared, if it has any statements.
 #[inline(always)]
-fn count_request(local_pool: &mut LocalPool, bytes: usize, prepared: Option<&RequestContext<'_>>) {
+fn count_request(local_pool: &mut LocalPool, client: &mut Client, bytes: usize, sent: &RequestContext<'_>) {
+    client.used_bytes += bytes as u64;
     local_pool.counters.bytes_received += bytes as u64;
-    if let Some(context) = prepared {
-        local_pool.prepared(context.parsed, context.parsed_on_server, context.bound);
+    if client.request.statements.is_some() {
+        local_pool.prepared(sent.parsed, sent.parsed_on_server, sent.bound);
     }
 }
 
@@ -493,7 +493,7 @@ fn requests_answered(
     if outcome.idle > 0 {
         checkout::release(core, server_conn);
     }
-    let is_linked = |client: &crate::client::Client| matches!(client.phase, crate::client::Phase::Linked(server) if server == server_conn);
+    let is_linked = |client: &Client| matches!(client.phase, Phase::Linked(server) if server == server_conn);
     if is_judged && core.conns.client(client_conn).is_some_and(is_linked) {
         if quotas::ends_session(core, client_conn, server_conn) {
             return;
