@@ -19,8 +19,8 @@ class Order:
         self.holder = pooler.connect(autocommit=False)
         self.holder.execute("select 1")
 
-    def ask(self, name, comment="", prepare=None, **options):
-        client = self.pooler.connect(prepare_threshold=prepare, **options)
+    def ask(self, name, comment="", **options):
+        client = self.pooler.connect(prepare_threshold=None, **options)
 
         def run():
             with contextlib.closing(client):
@@ -44,12 +44,11 @@ CLASSES = [("low", "/* weir: priority=low */"), ("plain", ""), ("high", "/* weir
 
 
 @pytest.mark.every_version
-@pytest.mark.parametrize("prepares", [None, 0])
 @pytest.mark.parametrize("setting, expected", [("none", ["low", "plain", "high"]), ("settings", ["low", "plain", "high"]), ("comment", ["high", "plain", "low"])])
-def test_comments_count_only_where_the_operator_says_so(weir, setting, expected, prepares):
+def test_comments_count_only_where_the_operator_says_so(weir, setting, expected):
     order = Order(weir(databases={"app": "pool_size=1"}, queue_priority=setting, threads=1))
     for name, comment in CLASSES:
-        order.ask(name, comment, prepare=prepares)
+        order.ask(name, comment)
     assert order.finish() == expected
 
 

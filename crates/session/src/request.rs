@@ -17,7 +17,7 @@ mod statements;
 use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::frontend::{self, Found};
-use wire::tag::frontend as tag;
+use wire::tag::{begins_request, frontend as tag};
 
 pub use first_message::{FirstMessage, first_message};
 
@@ -183,10 +183,7 @@ impl Step<'_, '_> {
                 Ok(None) => return RequestOutcome::All,
                 Err(fault) => return fault.into(),
             };
-            if self.context.one_at_a_time
-                && self.server.is_answering()
-                && wire::tag::begins_request(header.tag)
-            {
+            if self.context.one_at_a_time && self.server.is_answering() && begins_request(header.tag) {
                 return self.end(RequestAction::AwaitReplies, header, boundary, out);
             }
             let watched = self.server.replay_buffer.is_on();
