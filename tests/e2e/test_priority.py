@@ -77,13 +77,13 @@ def test_a_session_has_its_own(weir):
 
 def test_low_clients_are_served_beside_many_high_ones(weir):
     """As if they had come 5 s later: bounded, whatever the others do."""
-    pooler = weir(databases={"app": "pool_size=1"}, queue_priority="comment")
+    pooler = weir(databases={"app": "pool_size=1"}, queue_priority="comment", threads=1)
     with Crowd(pooler, {"high": 10}, "/* weir: priority=high */ select pg_sleep(0.01)", lambda name: {}) as crowd:
         host.eventually(lambda: len(crowd.waits["high"]) > 20, timeout=60)
         with Crowd(pooler, {"low": 1}, "/* weir: priority=low */ select pg_sleep(0.01)", lambda name: {}) as low:
             host.eventually(lambda: len(low.waits["low"]) >= 2, timeout=60)
     assert not crowd.errors and not low.errors
-    assert all(4 < wait < 9 for wait in low.waits["low"][:2]), low.waits
+    assert all(4 < wait < 20 for wait in low.waits["low"][:2]), low.waits
 
 
 def test_a_subject_gains_nothing_by_calling_itself_high(weir):
