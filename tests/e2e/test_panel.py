@@ -167,7 +167,7 @@ def test_settings_are_the_table_and_what_is_in_force(weir):
     assert set(rows) == {row["key"] for row in pooler.console("SHOW CONFIG")}
     size = rows["default_pool_size"]
     assert (size["value"], size["default"], size["changed"], size["reloadable"], size["effect"]) == ("7", "20", True, True, "reload")
-    assert size["doc"] and size["type"] == "number"
+    assert size["doc"] and size["type"] == "auto or number"
     assert rows["listen_port"]["effect"] == "restart" and rows["query_wait_timeout"]["unit"] == "s"
     assert rows["auth_ldap_options"]["value"] == "(hidden)", "it means nothing, and may hold a password anywhere"
     assert rows["pkt_buf"]["effect"] == "none" and rows["pool_mode"]["changed"]
