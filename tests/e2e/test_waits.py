@@ -79,7 +79,7 @@ def test_a_new_connection_and_a_client_in_its_transaction_have_rows_of_their_own
     found = waits(pooler)
     assert found["connect"][0] == 1 and found["connect"][1] >= 300_000
     assert found["client"][1] >= 400_000 > found["server"][1]
-    assert found["reader"] == (0, 0)
+    assert found["reader"][1] < 100_000
 
 
 def test_a_client_that_does_not_read_is_not_the_servers_fault(weir):
@@ -88,7 +88,7 @@ def test_a_client_that_does_not_read_is_not_the_servers_fault(weir):
         raw.login()
         raw.send(wire.query("select repeat('x', 1000) from generate_series(1, 40000)"))
         time.sleep(1.5)
-        assert waits(pooler)["reader"] == (0, 0), "it has not ended"
+        assert waits(pooler)["reader"][1] < 400_000, "the last of them has not ended"
         raw.read_until("Z")
     count, us = waits(pooler)["reader"]
     assert count >= 1 and us >= 500_000
