@@ -43,6 +43,19 @@ impl Pool {
         }
     }
 
+    /// How many connections of a budget are shared out (0: it has no limit). Those that listen for the clients of a whole pool count in it, and in no pool.
+    #[must_use]
+    pub fn left_to_share(&self, budget: Budget) -> u32 {
+        let (limit, counts) = match budget {
+            Budget::Database => (self.limits.max_db_connections, self.database()),
+            Budget::User => (self.limits.max_user_connections, self.user()),
+        };
+        match limit {
+            0 => 0,
+            limit => limit.saturating_sub(counts.listeners.taken()).max(1),
+        }
+    }
+
     /// It has more connections than it may have of a budget that it shares.
     #[must_use]
     pub fn is_over_allowance(&self) -> bool {
@@ -137,6 +150,26 @@ mod tests {
         pools[0].closed();
         assert!(!open(&mut pools[0]), "it is not for those who wait there");
         assert!(pools[1].has_room(0) && open(&mut pools[1]));
+    }
+
+    #[test]
+    fn a_connection_that_listens_is_not_shared_out() {
+        let (mut pools, shared) = two(2, [0, 0], true);
+        assert!(open(&mut pools[0]) && open(&mut pools[1]));
+        let _unit = pools[1].take_listener();
+        pools[1].begin_listening();
+        pools[0].return_idle(7, 0);
+        pools[1].queue.join(1, 0);
+        for _ in 0..LOOKS {
+            pools.iter_mut().for_each(|pool| pool.tell_share(0, Some(0), true, TENURE_US));
+            let left = pools[1].left_to_share(Budget::Database);
+            share_out(Budget::Database, left, &shared);
+        }
+        assert!(pools[0].is_over_allowance(), "one of the two listens, and the other pool has waited");
+        pools[0].server_leaves();
+        pools[0].server_has_left();
+        pools[0].closed();
+        assert!(open(&mut pools[1]));
     }
 
     #[test]

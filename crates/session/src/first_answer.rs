@@ -11,6 +11,9 @@ use wire::{error, sqlstate};
 /// An answer that has not said anything by then is passed on.
 const MAX_BYTES: usize = 64 * 1024;
 
+/// A ReadyForQuery outside a transaction, which ends most answers.
+const IDLE: [u8; 6] = [backend::READY, 0, 0, 0, 5, b'I'];
+
 /// The beginning of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstAnswer {
@@ -18,7 +21,7 @@ pub enum FirstAnswer {
     Open,
     /// It is the client's.
     Passed,
-    /// An error that the primary would not have, before the first row.
+    /// An error that the primary would not have, before the first row; or the end of the standby, in the bytes that begin with it.
     Refused(Refusal),
 }
 
@@ -58,7 +61,9 @@ impl FirstAnswer {
             let is_rest_to_come = bytes.len() < MAX_BYTES;
             let body = bytes.get(at + HEADER_BYTES..at + header.frame_bytes as usize);
             match (header.tag, body) {
-                (tag, _) if !says_nothing(tag) && tag != backend::ERROR => return FirstAnswer::Passed,
+                (tag, _) if !says_nothing(tag) && tag != backend::ERROR => {
+                    return ending(&bytes[at..]).map_or(FirstAnswer::Passed, FirstAnswer::Refused);
+                }
                 (_, None) if is_rest_to_come => return FirstAnswer::Open,
                 (_, None) => return FirstAnswer::Passed,
                 (backend::ERROR, Some(body)) => {
@@ -68,6 +73,24 @@ impl FirstAnswer {
             }
         }
     }
+}
+
+/// The end of the standby behind rows that came with it: between the last of them and ReadyForQuery a server that is stopped ends its connections, too.
+fn ending(mut bytes: &[u8]) -> Option<Refusal> {
+    if bytes.ends_with(&IDLE) {
+        return None;
+    }
+    while let Ok(Some(header)) = frame::header(bytes) {
+        let (message, rest) = bytes.split_at_checked(header.frame_bytes as usize)?;
+        match header.tag {
+            backend::READY => return None,
+            backend::ERROR => {
+                return refusal(&message[HEADER_BYTES..]).filter(|refusal| refusal.ends_connection);
+            }
+            _ => bytes = rest,
+        }
+    }
+    None
 }
 
 /// What comes before the first row, and is the same from any server.
@@ -180,6 +203,25 @@ mod tests {
         assert_eq!(FirstAnswer::judge(&refused), expected);
         for end in before.len()..refused.len() {
             assert_eq!(FirstAnswer::judge(&refused[..end]), FirstAnswer::Open, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_standby_that_ends_behind_its_rows_has_not_answered() {
+        let rows = [message(backend::DATA_ROW, &[0, 0]), message(backend::COMMAND_COMPLETE, b"SELECT 1\0")]
+            .concat();
+        let ready = message(backend::READY, b"I");
+        let end = error("FATAL", "57P01", "x");
+        let judged = FirstAnswer::judge(&[&rows[..], &end].concat());
+        assert!(matches!(&judged, FirstAnswer::Refused(refusal) if refusal.ends_connection), "{judged:?}");
+        for answer in [
+            [&rows[..], &ready].concat(),
+            [&rows[..], &ready, &end].concat(),
+            [&rows[..], &end[..end.len() - 1]].concat(),
+            [&rows[..], &error("ERROR", "40001", "x"), &ready].concat(),
+            [&rows[..], &error("FATAL", "53300", "x")].concat(),
+        ] {
+            assert_eq!(FirstAnswer::judge(&answer), FirstAnswer::Passed);
         }
     }
 

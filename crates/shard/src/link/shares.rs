@@ -42,12 +42,13 @@ pub(crate) fn look(core: &mut Core) {
     }
 }
 
-/// The limits that a pool shares with others, each with its name and its size.
+/// The limits that a pool shares with others, each with its name and how many connections of it are shared.
 fn budgets_of(local_pool: &LocalPool) -> impl Iterator<Item = (Budget, Arc<str>, u32)> {
-    let limits = &local_pool.pool.limits;
-    let database = (Budget::Database, Arc::clone(&local_pool.database_name), limits.max_db_connections);
-    let user = (Budget::User, Arc::clone(&local_pool.user), limits.max_user_connections);
-    [database, user].into_iter().filter(|(_, _, limit)| *limit > 0)
+    let names = [(Budget::Database, &local_pool.database_name), (Budget::User, &local_pool.user)];
+    names
+        .map(|(budget, name)| (budget, Arc::clone(name), local_pool.pool.left_to_share(budget)))
+        .into_iter()
+        .filter(|(_, _, limit)| *limit > 0)
 }
 
 /// How many servers of each pool that shares will not be released soon: they stay with their clients, or have been with them for a while.
