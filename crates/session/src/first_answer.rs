@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_standby_that_ends_behind_its_rows_has_not_answered() {
-        let rows = [message(backend::DATA_ROW, &[0, 0]), message(backend::COMMAND_COMPLETE, b"SELECT 1\0")]
-            .concat();
+        let rows =
+            [message(backend::DATA_ROW, &[0, 0]), message(backend::COMMAND_COMPLETE, b"SELECT 1\0")].concat();
         let ready = message(backend::READY, b"I");
         let end = error("FATAL", "57P01", "x");
         let judged = FirstAnswer::judge(&[&rows[..], &end].concat());

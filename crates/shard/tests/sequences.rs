@@ -344,6 +344,45 @@ fn what_is_bound_behind_its_answered_parse_does_not_wait_for_a_sync() {
     assert_eq!(world.tags(server), "BES");
 }
 
+/// The client runs this in a transaction, by the extended protocol; no statement is followed.
+fn run_extended(world: &mut World, client: ConnId, server: ConnId, sql: &str, tag: &str) {
+    world.receive(client, &extended(sql));
+    let sent = world.text(server);
+    assert!(sent.contains(sql), "{sql}: {sent}");
+    let bytes = message(|out| {
+        out.extend_from_slice(b"1\0\0\0\x042\0\0\0\x04");
+        encode::command_complete(out, tag);
+        encode::ready(out, Status::InTransaction);
+    });
+    world.receive(server, &bytes);
+}
+
+fn extended(sql: &str) -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, b"", sql.as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    })
+}
+
+#[test]
+fn where_no_statement_is_followed_a_text_shows_that_it_calls_nothing() {
+    for (sql, is_discarded) in [("select 1", true), ("select f()", false)] {
+        let (mut world, one, two, server) = beginning(1, "max_prepared_statements = 0");
+        run(&mut world, two, server, INSERT, "INSERT 0 1");
+        run_extended(&mut world, one, server, "begin", "BEGIN");
+        run_extended(&mut world, one, server, sql, "SELECT 1");
+        world.receive(one, &extended(ASKS));
+        let sent = world.text(server);
+        assert_eq!(
+            (sent.contains(DISCARD), sent.contains(ASKS)),
+            (is_discarded, !is_discarded),
+            "{sql}: {sent}"
+        );
+    }
+}
+
 #[test]
 fn a_call_behind_discard_in_one_query_leaves_a_value() {
     let (mut world, one, two, server) = beginning(1, "");

@@ -499,8 +499,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         databases: small(prng, 1, 2),
         users: if looks_up { small(prng, 2, 3) } else { small(prng, 1, 2) },
         pool_size: small(prng, 1, 4),
-        // Not with sessions that are followed: seed 4523 shows one client's `lastval` to another then, for a reason that is not known yet.
-        auto_size: prng.split(AUTO_SIZE).chance(250_000) && !virtual_sessions,
+        auto_size: prng.split(AUTO_SIZE).chance(250_000),
         reserve_pool_size: if prng.chance(200_000) { small(prng, 1, 2) } else { 0 },
         max_db_connections: if prng.chance(200_000) { small(prng, 1, 4) } else { 0 },
         pool_mode: if session { PoolMode::Session } else { PoolMode::Transaction },

@@ -25,7 +25,7 @@ enum Short<'a> {
     No(&'a [u8]),
 }
 
-impl Step<'_, '_> {
+impl<'a> Step<'a, '_> {
     /// A Query that may be a RESET. If it is, what the client sends behind it waits for the answer, because the client's
     /// startup values have to be set again first. False if more of it is needed.
     #[cold]
@@ -88,15 +88,27 @@ impl Step<'_, '_> {
         if frame_tag == tag::BIND || frame_tag == tag::PARSE {
             // Which statement is bound is not followed.
             self.server.session.note_hidden(self.context.client, &self.input[self.at..]);
-            self.server.session.note_sequences();
+            if frame_tag == tag::PARSE && self.may_call_sequences() {
+                self.server.session.note_sequences();
+            } else {
+                self.server.session.note_sequences_unseen();
+            }
         }
         self.server.ask(plain(frame_tag));
         true
     }
 
+    /// The current frame is a Parse whose text shows that it may call `nextval`.
+    fn may_call_sequences(&mut self) -> bool {
+        let Short::Body(body) = self.short_frame() else { return false };
+        let Found::Yes((_, at)) = frontend::parse_name(body) else { return false };
+        self.context.registry.session_effects(&body[at..]).any(Effects::SEQUENCES)
+    }
+
     /// The current frame, as far as it may be looked at for what it resets.
-    fn short_frame(&self) -> Short<'_> {
-        let rest = &self.input[self.at..];
+    fn short_frame(&self) -> Short<'a> {
+        let input: &'a [u8] = self.input;
+        let rest = &input[self.at..];
         match frame::header(rest) {
             Ok(Some(header)) if header.frame_bytes <= RESET_BYTES => {
                 rest.get(HEADER_BYTES..header.frame_bytes as usize).map_or(Short::Partial, Short::Body)

@@ -105,10 +105,16 @@ impl SequenceValues {
     /// The client may have called `nextval` or `setval`. True if it has to keep the server for that.
     #[inline]
     pub(crate) fn note(&mut self) -> bool {
-        self.is_fresh = true;
         if self.settled == Settled::No {
             self.settled = Settled::InTransaction;
         }
+        self.note_unseen()
+    }
+
+    /// The same of a statement that most often calls none.
+    #[inline]
+    pub(crate) fn note_unseen(&mut self) -> bool {
+        self.is_fresh = true;
         if !self.is_noted {
             self.is_spared = false;
             self.note_failed();

@@ -266,6 +266,13 @@ impl SessionKnowledge {
         }
     }
 
+    /// The same, by a statement of which nothing is known: other clients do not get the value, but what this one asks for behind it may be another's.
+    pub(crate) fn note_sequences_unseen(&mut self) {
+        if self.is_followed && self.sequences.note_unseen() {
+            self.reasons.pins.set(Pin::Sequences, true);
+        }
+    }
+
     /// The client does not keep the server for the values of its sequences.
     pub(crate) fn unpin_sequences(&mut self) {
         self.reasons.pins.set(Pin::Sequences, false);
