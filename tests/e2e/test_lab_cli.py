@@ -163,6 +163,23 @@ def test_a_sweep_of_a_private_postgresql_says_something_about_the_size(bench):
     assert "TPS per added connection" in done.stdout and "connecting ms" in done.stdout
 
 
+def test_a_sweep_measures_a_pool_that_sizes_itself_beside_the_sizes(bench):
+    words = ["--pool-sizes", "1,2,3,4", "--clients", 8, "--workload", "select-only", "--scale", 1, *short(rounds=2)]
+    done = bench.run("sweep", *words, "--no-direct", "--auto", "--settle", 4, "--out", bench.out)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    record = bench.record()
+    assert {target["name"]: target["kind"] for target in record["targets"]} == {"weir": "started", "weir-auto": "self_sized"}
+    own = [run for point, run in whole(record) if point["target"] == "weir-auto"]
+    assert len(own) == 2 and all(run["transactions"] > 0 for run in own)
+    assert all(1 <= run["found_size"] <= 4 for run in own)
+    assert not list(bench.out.glob("raw/*/settling")), "what came before the run is no figure"
+    assert "auto: " in done.stdout
+    again = bench.run("report", bench.out)
+    for said in (done.stdout, again.stdout):
+        words = " ".join(said.split())
+        assert "the pool that sizes itself has found" in words and "of the best size of the sweep" in words, said
+
+
 def test_an_open_loop_stays_below_the_peak(bench):
     words = ["--seconds", "1", "--warm-up", "0", "--rounds", "1", "--clients", 2, "--no-weir"]
     bench.measure("replay", "own.sql", *words)

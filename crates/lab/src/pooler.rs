@@ -28,6 +28,9 @@ const PORT: usize = 2;
 const STATE: usize = 3;
 const READS: usize = 10;
 
+/// Of SHOW POOL_SIZES.
+const FOUND: usize = 7;
+
 /// Of SHOW STATS_TOTALS.
 const QUERY_COUNT: usize = 3;
 
@@ -203,6 +206,16 @@ pub fn placement(console: &mut Client, pool: &str) -> Result<Placement> {
     let total = totals.iter().find(|row| cell(row, 0) == pool);
     placement.queries = total.and_then(|row| cell(row, QUERY_COUNT).parse().ok()).unwrap_or(0);
     Ok(placement)
+}
+
+/// The size that a pool which sizes itself has found so far, by the pooler's console.
+///
+/// # Errors
+/// [`LabError::Peer`] where it has no such console.
+pub fn found_size(console: &mut Client, pool: &str) -> Result<Option<u32>> {
+    let sizes = console.query("SHOW POOL_SIZES")?;
+    let row = sizes.iter().find(|row| row.first().is_some_and(|database| database.as_deref() == Some(pool)));
+    Ok(row.and_then(|row| row.get(FOUND)?.as_ref()?.parse().ok()))
 }
 
 fn console_rows(plan: &Plan<'_>, command: &str) -> Option<Rows> {

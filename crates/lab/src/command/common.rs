@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Named;
 use crate::error::{LabError, Result};
-use crate::experiment::ExperimentOptions;
+use crate::experiment::{ExperimentOptions, SELF_SIZED, SelfSized};
 use crate::load::Span;
 use crate::options::{Driver, Mode, ProgressKind, Tools};
 use crate::record::{ExperimentKind, WorkloadRecord};
@@ -200,14 +200,26 @@ impl Common {
         self.through.iter().map(one).collect()
     }
 
-    /// Weir is this very program.
+    /// Weir with a pool that sizes itself, which may look for a size for so many seconds before a run.
+    pub(super) fn self_sized(&self, settle_s: Option<u32>) -> Result<SelfSized> {
+        let usage = |words: &str| Err(LabError::Usage(words.to_owned()));
+        if self.no_weir {
+            return usage("--auto compares Weir with Weir: leave --no-weir out");
+        }
+        if self.pool_mode == Mode::Session {
+            return usage("--auto: in session pooling a pool does not size itself");
+        }
+        if self.pooler.iter().chain(&self.through).any(|named| named.name == SELF_SIZED) {
+            return Err(LabError::Usage(format!("two poolers are called {SELF_SIZED:?}")));
+        }
+        let usual = if self.quick { 10 } else { 30 };
+        Ok(SelfSized { program: own_program()?, settle_s: settle_s.unwrap_or(usual) })
+    }
+
     fn started(&self) -> Result<Vec<(String, PathBuf)>> {
         let mut started = Vec::new();
         if !self.no_weir {
-            let own = std::env::current_exe().map_err(LabError::system("looking for Weir's own program"))?;
-            // After an upgrade the path is gone, or another program's; the file that runs can be run again all the same.
-            let own = if own.exists() { own } else { PathBuf::from(OWN_PROGRAM) };
-            started.push(("weir".to_owned(), own));
+            started.push(("weir".to_owned(), own_program()?));
         }
         started.extend(self.pooler.iter().map(|named| (named.name.clone(), PathBuf::from(&named.value))));
         let names = started.iter().map(|(name, _)| name).chain(self.through.iter().map(|named| &named.name));
@@ -248,6 +260,13 @@ impl Common {
         }
         Ok(workloads)
     }
+}
+
+/// Weir is this very program.
+fn own_program() -> Result<PathBuf> {
+    let own = std::env::current_exe().map_err(LabError::system("looking for Weir's own program"))?;
+    // After an upgrade the path is gone, or another program's; the file that runs can be run again all the same.
+    Ok(if own.exists() { own } else { PathBuf::from(OWN_PROGRAM) })
 }
 
 /// The file of the process that opens this.

@@ -56,6 +56,12 @@ pub struct Sweep {
     /// Numbers of clients, as 80 or 50,200
     #[arg(long, value_name = "N,…", default_value = "80")]
     pub clients: Numbers,
+    /// Also through Weir with a pool that sizes itself (pool_size = auto), from the smallest to the largest of the sizes
+    #[arg(long, help_heading = "What is measured")]
+    pub auto: bool,
+    /// Seconds of load before each of its runs, in which it finds its size [default: 30, quick 10]
+    #[arg(long, value_name = "S", requires = "auto", value_parser = clap::value_parser!(u32).range(1..=3_600), help_heading = "The method")]
+    pub settle: Option<u32>,
     /// Further options.
     #[command(flatten)]
     pub common: Common,
@@ -130,6 +136,7 @@ pub fn wish(task: &Task, words: Vec<String>, weir: &str) -> crate::error::Result
         Task::Sweep(sweep) => ExperimentOptions {
             clients: sweep.clients.list(),
             pool_sizes: sweep.pool_sizes.as_ref().map(Numbers::list).unwrap_or_default(),
+            self_sized: if sweep.auto { Some(sweep.common.self_sized(sweep.settle)?) } else { None },
             ..sweep.common.wish(ExperimentKind::Sweep)?
         },
         Task::Replay(replay) => ExperimentOptions {
@@ -182,6 +189,12 @@ mod tests {
         let slow = read("sweep").unwrap();
         assert_eq!(quick.pool_sizes, [10, 20, 30]);
         assert!(quick.span.seconds < slow.span.seconds && slow.pool_sizes.is_empty());
+        let settle_s = |line: &str| read(line).unwrap().self_sized.map(|found| found.settle_s);
+        assert_eq!((settle_s("sweep"), settle_s("sweep --auto")), (None, Some(30)));
+        assert_eq!(
+            (settle_s("sweep --auto --quick"), settle_s("sweep --auto --settle 5")),
+            (Some(10), Some(5))
+        );
     }
 
     #[test]
@@ -191,6 +204,10 @@ mod tests {
             ("compare --clients 5-1", "5-1"),
             ("compare --workload tpcc", "tpcc"),
             ("replay", "FILE"),
+            ("sweep --settle 5", "--auto"),
+            ("sweep --auto --no-weir", "--auto"),
+            ("sweep --auto --pool-mode session", "--auto"),
+            ("sweep --auto --pooler weir-auto=/bin/true", "weir-auto"),
             ("compare --no-weir --no-direct", "nothing to measure"),
             ("compare --through x", "NAME=URI"),
             ("compare --pooler direct=/bin/true", "direct"),

@@ -25,7 +25,7 @@ pub(super) fn closed(wish: &ExperimentOptions, room: Option<u32>, contenders: &[
     for workload in &wish.workloads {
         for &clients in &wish.clients {
             for contender in contenders {
-                let sizes: Vec<Option<u32>> = if contender.is_started() {
+                let sizes: Vec<Option<u32>> = if contender.is_swept() {
                     sizes(wish, room, clients).into_iter().map(Some).collect()
                 } else {
                     vec![None]
@@ -51,6 +51,12 @@ fn sizes(wish: &ExperimentOptions, room: Option<u32>, clients: u32) -> Vec<u32> 
     }
     let most = room.unwrap_or(u32::MAX).min(clients).max(1);
     SIZES.iter().copied().filter(|size| *size <= most).collect()
+}
+
+/// The smallest and the largest of them, between which a pool that sizes itself stays.
+pub(super) fn bounds(wish: &ExperimentOptions, room: Option<u32>, clients: u32) -> (u32, u32) {
+    let sizes = sizes(wish, room, clients);
+    (sizes.iter().copied().min().unwrap_or(1), sizes.iter().copied().max().unwrap_or(1))
 }
 
 /// Why a sweep of these sizes and rounds could only end with "can't tell", whatever is measured; `None` of other
@@ -128,7 +134,7 @@ fn count(runs: usize) -> u32 {
 /// How many series of open-loop runs there are: one for each workload and target, at one number of clients and, in a
 /// sweep, only through what was swept.
 fn open_series(wish: &ExperimentOptions, contenders: &[Contender]) -> usize {
-    let counts = |contender: &&Contender| wish.question != ExperimentKind::Sweep || contender.is_started();
+    let counts = |contender: &&Contender| wish.question != ExperimentKind::Sweep || contender.is_swept();
     wish.workloads.len() * contenders.iter().filter(counts).count()
 }
 
@@ -160,6 +166,7 @@ mod tests {
         assert_eq!(sizes(&wish, Some(0), 5), [1]);
         let named = ExperimentOptions { pool_sizes: vec![90], ..ExperimentOptions::default() };
         assert_eq!(sizes(&named, Some(10), 5), [90]);
+        assert_eq!((bounds(&wish, Some(97), 80), bounds(&named, None, 5)), ((1, 64), (90, 90)));
     }
 
     #[test]

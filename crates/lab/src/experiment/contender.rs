@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ExperimentOptions;
 use super::environment::Environment;
 use super::progress::ProgressReporter;
+use super::{ExperimentOptions, cells};
 use crate::client::{Client, Keyring, Login};
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
@@ -13,7 +13,10 @@ use crate::listener::listening_on;
 use crate::pooler::{self, Invocation, Plan, Pooler};
 use crate::postgres::free_port;
 use crate::record::{Placement, TargetKind, TargetRecord, shown_version};
-use crate::target::{Address, Inspection, Psql, Secret, Started};
+use crate::target::{Address, Inspection, PoolSizing, Psql, Secret, Started};
+
+/// The name of Weir with a pool that sizes itself.
+pub(crate) const SELF_SIZED: &str = "weir-auto";
 
 /// One that is compared.
 #[derive(Debug)]
@@ -26,7 +29,10 @@ pub(super) struct Contender {
 #[derive(Debug)]
 enum Way {
     Direct,
+    /// With each size that is swept.
     Started(PathBuf),
+    /// With a pool that sizes itself, and may do so for some seconds before a run.
+    SelfSized(PathBuf, u32),
     /// And its process, where it can be seen.
     Running(Address, Option<u32>),
 }
@@ -38,6 +44,8 @@ pub(super) struct RunningPooler {
     pub(super) process: Option<u32>,
     /// It sends reads to standbys.
     splits: bool,
+    /// Its pool sizes itself.
+    sizes_itself: bool,
     /// Gone with this value.
     _pooler: Option<Pooler>,
 }
@@ -59,7 +67,12 @@ pub(super) fn all(
         all.push(Contender { name: "direct".to_owned(), record, way: Way::Direct });
     }
     for (name, program) in &wish.started {
-        all.push(Contender::started(name, program, wish, environment, interrupt)?);
+        let way = Way::Started(reachable(environment, program)?);
+        all.push(Contender::started(name, way, wish, environment, interrupt)?);
+    }
+    if let Some(self_sized) = &wish.self_sized {
+        let way = Way::SelfSized(reachable(environment, &self_sized.program)?, self_sized.settle_s);
+        all.push(Contender::started(SELF_SIZED, way, wish, environment, interrupt)?);
     }
     for (name, address) in &wish.through {
         all.push(Contender::running(name, address, environment)?);
@@ -94,21 +107,24 @@ fn reachable(environment: &Environment, program: &Path) -> Result<PathBuf> {
 impl Contender {
     fn started(
         name: &str,
-        program: &Path,
+        way: Way,
         wish: &ExperimentOptions,
         environment: &Environment,
         interrupt: &Interrupt,
     ) -> Result<Self> {
-        let program = reachable(environment, program)?;
         let mode = Some(wish.pool_mode.name().to_owned());
-        let record = TargetRecord {
-            name: name.to_owned(),
-            kind: TargetKind::Started,
-            mode,
-            ..TargetRecord::default()
+        let kind = match way {
+            Way::SelfSized(..) => TargetKind::SelfSized,
+            _ => TargetKind::Started,
         };
-        let mut contender = Self { name: name.to_owned(), record, way: Way::Started(program.clone()) };
-        let (pooler, address) = contender.start(&program, 1, 1, wish, environment, interrupt)?;
+        let record = TargetRecord { name: name.to_owned(), kind, mode, ..TargetRecord::default() };
+        let (Way::Started(program) | Way::SelfSized(program, _)) = &way else {
+            return Ok(Self { name: name.to_owned(), record, way });
+        };
+        let program = program.clone();
+        let mut contender = Self { name: name.to_owned(), record, way };
+        let once = PoolSizing::Fixed(1);
+        let (pooler, address) = contender.start(&program, once, 1, wish, environment, interrupt)?;
         // It answers only if it can log in to the server.
         Inspection::behind(&environment.psql, &address)?;
         contender.record.version = pooler.version().to_owned();
@@ -138,9 +154,17 @@ impl Contender {
         Ok(Self { name: name.to_owned(), record, way: Way::Running(address.clone(), process) })
     }
 
-    /// Whether the lab starts it, and so chooses its size.
-    pub(super) fn is_started(&self) -> bool {
+    /// Whether the lab starts it with each size.
+    pub(super) fn is_swept(&self) -> bool {
         matches!(self.way, Way::Started(_))
+    }
+
+    /// How long its pool may look for a size before a run, in seconds.
+    pub(super) fn settle_s(&self) -> Option<u32> {
+        match self.way {
+            Way::SelfSized(_, seconds) => Some(seconds),
+            Way::Direct | Way::Started(_) | Way::Running(..) => None,
+        }
     }
 
     /// Whether clients meet PostgreSQL itself.
@@ -165,22 +189,31 @@ impl Contender {
                 address: environment.address.clone(),
                 process: None,
                 splits: false,
+                sizes_itself: false,
                 _pooler: None,
             }),
             Way::Running(address, process) => Ok(RunningPooler {
                 address: address.clone(),
                 process: *process,
                 splits: false,
+                sizes_itself: false,
                 _pooler: None,
             }),
-            Way::Started(program) => {
-                let size = size.unwrap_or(1);
-                let (pooler, address) = self.start(program, size, clients, wish, environment, interrupt)?;
+            Way::Started(program) | Way::SelfSized(program, _) => {
+                let sizes_itself = self.settle_s().is_some();
+                let sizing = if sizes_itself {
+                    let (least, most) = cells::bounds(wish, environment.room(), clients);
+                    PoolSizing::Auto { least, most }
+                } else {
+                    PoolSizing::Fixed(size.unwrap_or(1))
+                };
+                let (pooler, address) = self.start(program, sizing, clients, wish, environment, interrupt)?;
                 let splits = !environment.standbys.is_empty();
                 Ok(RunningPooler {
                     address,
                     process: Some(pooler.process_id()),
                     splits,
+                    sizes_itself,
                     _pooler: Some(pooler),
                 })
             }
@@ -190,7 +223,7 @@ impl Contender {
     fn start(
         &self,
         program: &Path,
-        size: u32,
+        sizing: PoolSizing,
         clients: u32,
         wish: &ExperimentOptions,
         environment: &Environment,
@@ -202,7 +235,7 @@ impl Contender {
             server: &environment.address,
             standbys: &environment.standbys,
             port,
-            pool_size: size,
+            sizing,
             mode: wish.pool_mode.name(),
             fills_pool: wish.fills_pools,
             clients,
@@ -237,10 +270,24 @@ impl RunningPooler {
         if !self.splits {
             return Ok(None);
         }
-        let Address { port, user, database, password, .. } = &self.address;
+        pooler::placement(&mut self.console()?, &self.address.database).map(Some)
+    }
+
+    /// The size that its pool has found, if it sizes itself.
+    ///
+    /// # Errors
+    /// As its console.
+    pub(super) fn found_size(&self) -> Result<Option<u32>> {
+        if !self.sizes_itself {
+            return Ok(None);
+        }
+        pooler::found_size(&mut self.console()?, &self.address.database)
+    }
+
+    fn console(&self) -> Result<Client> {
+        let Address { port, user, password, .. } = &self.address;
         let mut keyring = password.as_ref().map(|secret| Keyring::new(secret.reveal())).unwrap_or_default();
-        let mut console = Client::connect_as(*port, &Login::plain(user, "pgbouncer"), &mut keyring)?;
-        pooler::placement(&mut console, database).map(Some)
+        Client::connect_as(*port, &Login::plain(user, "pgbouncer"), &mut keyring)
     }
 }
 

@@ -15,6 +15,7 @@ mod time_limit;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub(crate) use contender::SELF_SIZED;
 pub use replay::report;
 
 use crate::advisor;
@@ -29,6 +30,15 @@ use crate::target::Address;
 use place::ResultPlace;
 use progress::ProgressReporter;
 use rounds::Rounds;
+
+/// Weir with a pool that sizes itself, within the sizes of a sweep.
+#[derive(Clone, Debug)]
+pub struct SelfSized {
+    /// Weir's program.
+    pub program: PathBuf,
+    /// So long before each run the load is there, and counts for nothing, in seconds: the pool finds its size.
+    pub settle_s: u32,
+}
 
 /// What is to be measured, and how.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +55,8 @@ pub struct ExperimentOptions {
     pub through: Vec<(String, Address)>,
     /// Poolers to start, by their programs.
     pub started: Vec<(String, PathBuf)>,
+    /// Weir with a pool that sizes itself, beside them.
+    pub self_sized: Option<SelfSized>,
     /// Whether PostgreSQL itself is measured too.
     pub direct: bool,
     /// The started poolers' mode.

@@ -230,13 +230,19 @@ impl<'a> Rounds<'a> {
             shared: &self.place.shared(),
         };
         let began_s = self.began.elapsed().as_secs_f64();
+        if let Some(seconds) = contender.settle_s() {
+            self.settle(&job, seconds, news)?;
+        }
         let watched = Watched { server: environment.process, pooler: up.process };
         let mut left = self.load(&job, watched, news)?;
-        if let Some(placement) = up.placement()? {
-            let path = directory.join("placement.txt");
-            std::fs::write(&path, placement.text())
-                .map_err(LabError::system(format!("writing {}", path.display())))?;
-            left.files.push(("placement.txt".to_owned(), RawKind::Placement));
+        let said = [
+            ("placement.txt", RawKind::Placement, up.placement()?.map(|placement| placement.text())),
+            ("found-size.txt", RawKind::FoundSize, up.found_size()?.map(|size| format!("{size}\n"))),
+        ];
+        for (name, kind, text) in said {
+            let Some(text) = text else { continue };
+            write(&directory.join(name), &text)?;
+            left.files.push((name.to_owned(), kind));
         }
         drop(up);
         let mut run = Run { round, order: self.order, began_s, sampling, ..Run::default() };
@@ -252,6 +258,18 @@ impl<'a> Rounds<'a> {
         figures.fill(&mut run);
         run.refused += refused;
         Ok(run)
+    }
+
+    /// The load for so many seconds that count for nothing: the pool finds its size.
+    fn settle(&self, job: &Job<'_>, seconds: u32, news: &mut ProgressReporter) -> Result<()> {
+        news.remark(&format!("{seconds} s in which the pool finds its size"));
+        let directory = job.directory.join("settling");
+        let doing = || LabError::system(format!("making or removing {}", directory.display()));
+        std::fs::create_dir(&directory).map_err(doing())?;
+        let span = Span::seconds(0, seconds);
+        let job = Job { span, sampling: 0.0, aggregate_s: None, directory: &directory, ..job.clone() };
+        self.generator.run(&job, self.interrupt, &mut |_| {})?;
+        std::fs::remove_dir_all(&directory).map_err(doing())
     }
 
     /// Makes the load and looks at who spends CPU while it counts.
@@ -288,9 +306,7 @@ impl<'a> Rounds<'a> {
         if job.span.transactions.is_some() {
             account.look(); // The generator has left: its own time is not known then.
         }
-        let path = job.directory.join("accounting.txt");
-        std::fs::write(&path, account.text())
-            .map_err(LabError::system(format!("writing {}", path.display())))?;
+        write(&job.directory.join("accounting.txt"), account.text())?;
         files.push(("accounting.txt".to_owned(), RawKind::Accounting));
         Ok(Left { files, is_interrupted })
     }
@@ -305,6 +321,10 @@ impl<'a> Rounds<'a> {
         };
         if lines <= MOST_LINES { 1.0 } else { ((MOST_LINES / lines) * 1000.0).ceil() / 1000.0 }
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(LabError::system(format!("writing {}", path.display())))
 }
 
 /// What a run left.

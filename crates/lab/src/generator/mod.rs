@@ -25,5 +25,6 @@ pub fn figures(generator: &str, files: &RawFiles<'_>, asked: &Asked) -> Result<F
     };
     figures.cpu_us = files.spending()?;
     figures.placement = files.placement()?;
+    figures.found_size = files.found_size()?;
     Ok(figures)
 }

@@ -46,6 +46,8 @@ pub struct Figures {
     pub connecting: Option<Connecting>,
     /// Where requests went.
     pub placement: Option<Placement>,
+    /// The size that a pool has found.
+    pub found_size: Option<u32>,
     /// How it ended.
     pub ended: Ended,
 }
@@ -67,6 +69,7 @@ impl Figures {
         run.cpu_us = self.cpu_us;
         run.connecting = self.connecting;
         run.placement = self.placement;
+        run.found_size = self.found_size;
         run.ended = self.ended;
     }
 }
@@ -126,6 +129,16 @@ impl RawFiles<'_> {
         let Some(path) = self.of(RawKind::Placement).next() else { return Ok(None) };
         let found = Placement::read(&self.text(RawKind::Placement)?);
         found.map(Some).ok_or_else(|| refuse(&path, "does not say where requests went"))
+    }
+
+    /// The size that a pool which sizes itself has found, if it was asked.
+    ///
+    /// # Errors
+    /// [`LabError::Record`] when it is not what the lab wrote.
+    pub fn found_size(&self) -> Result<Option<u32>> {
+        let Some(path) = self.of(RawKind::FoundSize).next() else { return Ok(None) };
+        let found = self.text(RawKind::FoundSize)?.trim_end().parse();
+        found.map(Some).map_err(|_| refuse(&path, "does not say a size"))
     }
 
     fn path(&self, log: &RawLog) -> PathBuf {

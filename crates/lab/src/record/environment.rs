@@ -106,6 +106,8 @@ pub enum TargetKind {
     Direct,
     /// A pooler that the lab starts for each pool size, and ends.
     Started,
+    /// Weir with a pool that sizes itself (`pool_size = auto`), started for each run, and ended.
+    SelfSized,
     /// A pooler that was running; the lab changes nothing of it.
     Running,
 }

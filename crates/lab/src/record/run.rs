@@ -126,6 +126,9 @@ pub struct Run {
     /// Where requests went, of a pooler that sends reads to standbys.
     #[serde(default)]
     pub placement: Option<Placement>,
+    /// The size that a pool which sizes itself had when the run was over.
+    #[serde(default)]
+    pub found_size: Option<u32>,
     /// How it ended.
     pub ended: Ended,
     /// Whether what it is compared with has no whole run in its round, so that it counts for no figure of a report.
@@ -172,6 +175,8 @@ pub enum RawKind {
     Accounting,
     /// Where the pooler has sent requests, by its own count.
     Placement,
+    /// The size that a pool which sizes itself has found.
+    FoundSize,
 }
 
 /// Time of transactions, in microseconds.

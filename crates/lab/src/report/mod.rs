@@ -6,6 +6,7 @@ mod compared;
 mod page;
 mod picture;
 mod scene;
+mod self_sized;
 mod sparkline;
 mod table;
 mod text;

@@ -5,6 +5,7 @@ use crate::advisor::Advice;
 use crate::figures::{or_dash, short, whole};
 use crate::record::{Connecting, Experiment, Percentiles, Point};
 use crate::report::compared::{self, Against};
+use crate::report::self_sized;
 
 /// A table.
 #[derive(Clone, Debug, Default)]
@@ -208,7 +209,11 @@ fn is_troubled(point: &Point) -> bool {
 }
 
 fn pool(point: &Point) -> String {
-    point.pool_size.map_or_else(|| "-".to_owned(), |size| size.to_string())
+    match (point.pool_size, self_sized::found(point)) {
+        (Some(size), _) => size.to_string(),
+        (None, Some(found)) => format!("auto: {found}"),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 fn median(point: &Point, of: impl Fn(&crate::record::Run) -> Option<f64>) -> Option<f64> {

@@ -3,7 +3,7 @@
 
 use crate::advisor::Advice;
 use crate::record::{Excluded, Experiment, ExperimentKind, Point, WarningKind};
-use crate::report::compared;
+use crate::report::{compared, self_sized};
 
 /// What a reader must know before believing a figure.
 pub(super) fn warnings(experiment: &Experiment) -> Vec<String> {
@@ -49,6 +49,7 @@ pub(super) fn findings(experiment: &Experiment, advice: &Advice) -> Vec<String> 
     let shows_all = experiment.question != ExperimentKind::Sweep;
     let mut findings = compared::sentences(experiment, |point| shows_all || is_advised(point));
     findings.extend(shows_all.then(|| compared::reason(experiment)).flatten());
+    findings.extend(self_sized::sentences(experiment));
     findings.extend(compared::troubles(experiment));
     findings
 }

@@ -14,5 +14,5 @@ pub use address::Address;
 pub use inspection::{Behind, Inspection};
 pub use psql::Psql;
 pub use secret::Secret;
-pub use started::{Papers, Started};
+pub use started::{Papers, PoolSizing, Started};
 pub use tables::{Found, Tables};

@@ -9,6 +9,20 @@ use std::path::Path;
 
 use super::{Address, Secret};
 
+/// How large the one pool of a started pooler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolSizing {
+    /// So many server connections.
+    Fixed(u32),
+    /// What it finds itself (`pool_size = auto`), between the two.
+    Auto {
+        /// `auto_pool_size_min`.
+        least: u32,
+        /// `auto_pool_size_max`.
+        most: u32,
+    },
+}
+
 /// What a started pooler is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Started<'a> {
@@ -21,8 +35,8 @@ pub struct Started<'a> {
     /// Its port on the loopback.
     pub port: u16,
     /// Server connections of its one pool.
-    pub pool_size: u32,
-    /// Whether all of them are opened at once, as far as the pooler does that.
+    pub sizing: PoolSizing,
+    /// Whether all of them are opened at once, as far as the pooler does that and their number is fixed.
     pub fills_pool: bool,
     /// `session`, `transaction` or `statement`.
     pub mode: &'a str,
@@ -90,12 +104,11 @@ impl Started<'_> {
             "[databases]\n{pool} = host={host} port={} dbname={database}{split}\n\n[pgbouncer]\n\
              logfile = {directory}/{name}.log\npidfile = {directory}/{name}.pid\nlisten_addr = 127.0.0.1\n\
              listen_port = {}\nunix_socket_dir = {directory}\nauth_type = {auth_type}\n\
-             auth_file = {directory}/{users_name}\npool_mode = {}\ndefault_pool_size = {}\nmax_client_conn = {}\n\
+             auth_file = {directory}/{users_name}\npool_mode = {}\nmax_client_conn = {}\n\
              ignore_startup_parameters = extra_float_digits\n",
             ports.join(","),
             self.port,
             self.mode,
-            self.pool_size,
             self.clients + SPARE_CLIENTS,
         );
         let mut say = |name: &str, value: Option<&str>| {
@@ -103,8 +116,18 @@ impl Started<'_> {
                 let _ = writeln!(ini, "{name} = {value}");
             }
         };
-        let size = self.pool_size.to_string();
-        say("min_pool_size", self.fills_pool.then_some(&*size));
+        match self.sizing {
+            PoolSizing::Fixed(size) => {
+                let size = size.to_string();
+                say("default_pool_size", Some(&size));
+                say("min_pool_size", self.fills_pool.then_some(&*size));
+            }
+            PoolSizing::Auto { least, most } => {
+                say("default_pool_size", Some("auto"));
+                say("auto_pool_size_min", Some(&least.to_string()));
+                say("auto_pool_size_max", Some(&most.to_string()));
+            }
+        }
         say("admin_users", is_plain(&server.user).then_some(&server.user));
         if !server.is_socket() {
             say("server_tls_sslmode", server.parameter("sslmode"));
@@ -145,7 +168,7 @@ mod tests {
             standbys: &[],
             port: 7000,
             fills_pool: true,
-            pool_size: 8,
+            sizing: PoolSizing::Fixed(8),
             mode: "transaction",
             clients: 50,
             io_driver: None,
@@ -166,8 +189,8 @@ mod tests {
             "{}",
             open.ini
         );
-        assert!(open.ini.contains("\ndefault_pool_size = 8\nmax_client_conn = 70\n"), "{}", open.ini);
-        assert!(open.ini.contains("\nmin_pool_size = 8\n"), "{}", open.ini);
+        assert!(open.ini.contains("\ndefault_pool_size = 8\nmin_pool_size = 8\n"), "{}", open.ini);
+        assert!(open.ini.contains("\nmax_client_conn = 70\n"), "{}", open.ini);
         assert_eq!(
             (open.clients.to_string().as_str(), open.clients.password),
             ("bench@127.0.0.1:7000/bench", None)
@@ -188,7 +211,7 @@ mod tests {
             standbys: &standbys,
             port: 7000,
             fills_pool: false,
-            pool_size: 8,
+            sizing: PoolSizing::Fixed(8),
             mode: "transaction",
             clients: 50,
             io_driver: None,
@@ -196,6 +219,10 @@ mod tests {
             embedded: true,
             passing: &passing,
         };
+        let auto = Started { sizing: PoolSizing::Auto { least: 1, most: 64 }, fills_pool: true, ..started };
+        let ini = auto.papers().ini;
+        let lines = "\ndefault_pool_size = auto\nauto_pool_size_min = 1\nauto_pool_size_max = 64\n";
+        assert!(ini.contains(lines) && !ini.contains("min_pool_size = 8"), "{ini}");
         let line = "bench = host='127.0.0.1,127.0.0.1,127.0.0.1' port=5000,5001,5002 dbname='bench' read_write_split=1\n";
         assert!(started.papers().ini.contains(line), "{}", started.papers().ini);
     }
