@@ -13,7 +13,7 @@ use shard::Shard;
 use crate::directory::Names;
 use crate::prng::Prng;
 use crate::sql::Statement;
-use crate::swarm::{Hosts, Pooling};
+use crate::swarm::{Hosts, Pooling, Quotas};
 
 /// Where the model server is.
 pub(crate) const HOST: &str = "db0.sim";
@@ -123,6 +123,7 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
         global.auth_user = Some(user(0));
         global.auth_query = Some(Statement::Lookup.to_string());
     }
+    config.quotas = Arc::new(quotas(pooling.quotas));
     let secrets = (0..known).map(|number| (user(number), pooling.secret.to_owned()));
     config.secrets = Arc::new(secrets.collect());
     for number in 0..pooling.databases {
@@ -142,6 +143,19 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
         config.databases.insert(entry.name.clone(), Arc::new(entry));
     }
     config
+}
+
+/// The lines of `quotas_file`: above half of a limit there is a warning.
+fn quotas(quotas: Quotas) -> quota::Rules {
+    let line = |resource: &str, hard: u64| {
+        if hard > 0 {
+            format!("user {} {resource} soft={} hard={hard}\n", user(0), hard / 2)
+        } else {
+            String::new()
+        }
+    };
+    let text = line("connections", quotas.connections.into()) + &line("queries/day", quotas.queries);
+    quota::Rules::read(text.as_bytes()).unwrap_or_default()
 }
 
 /// The shards of a process after this many predecessors.

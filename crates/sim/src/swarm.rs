@@ -208,6 +208,22 @@ impl Queueing {
     }
 }
 
+/// What the first user may use (`quotas_file`); 0 is as much as it likes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quotas {
+    /// Connections at a time.
+    pub(crate) connections: u32,
+    /// Queries a day.
+    pub(crate) queries: u64,
+}
+
+impl Quotas {
+    /// Something is limited.
+    pub(crate) fn limit_anything(self) -> bool {
+        self.connections > 0 || self.queries > 0
+    }
+}
+
 /// How pools share the connections of their database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sharing {
@@ -248,6 +264,8 @@ pub(crate) struct Pooling {
     pub(crate) sharing: Sharing,
     /// In which order clients wait, and who of them is refused.
     pub(crate) queueing: Queueing,
+    /// What the first user may use.
+    pub(crate) quotas: Quotas,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
     pub(crate) tight_timeouts: bool,
     /// server_lifetime in milliseconds.
@@ -489,6 +507,7 @@ const QUEUEING: u64 = 8_006;
 const AUTO_SIZE: u64 = 8_009;
 const SHARING: u64 = 8_007;
 const CLASSES: u64 = 8_008;
+const QUOTAS: u64 = 8_010;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -509,6 +528,7 @@ fn pooling(prng: &mut Prng) -> Pooling {
         assign_at_login: prng.split(ASSIGN_AT_LOGIN).chance(500_000),
         sharing: sharing(&mut prng.split(SHARING)),
         queueing: queueing(&mut prng.split(QUEUEING)),
+        quotas: quotas(&mut prng.split(QUOTAS)),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),
@@ -528,6 +548,17 @@ fn queueing(prng: &mut Prng) -> Queueing {
         classes: classes(&mut prng.split(CLASSES)),
         limit: if prng.chance(100_000) { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 0 },
         target_ms: if prng.chance(100_000) { prng.log_between(1, 1_000) } else { 0 },
+    }
+}
+
+fn quotas(prng: &mut Prng) -> Quotas {
+    if !prng.chance(120_000) {
+        return Quotas::default();
+    }
+    let connections = if prng.chance(500_000) { prng.between(1, 6) } else { 0 };
+    Quotas {
+        connections: u32::try_from(connections).unwrap_or(1),
+        queries: if prng.chance(600_000) { prng.log_between(1, 300) } else { 0 },
     }
 }
 
