@@ -20,6 +20,7 @@ use driver::{
 use messages::Command;
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
+use quotaquery::QuotaQuery;
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 use usage::Usage;
@@ -254,6 +255,7 @@ fn start(
     let changes = follow_changes(&config, &engine, logger);
     let clocks = usage::Clocks { monotonic_us: process::monotonic_us, wall_s: process::wall_s };
     let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
+    let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -266,6 +268,7 @@ fn start(
     control_loop.follow_patroni(patroni);
     control_loop.follow_changes(changes);
     control_loop.keep_usage(usage);
+    control_loop.ask_for_quotas(quota_query);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }
@@ -285,6 +288,18 @@ fn follow_changes(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -
     let tell = engine.broadcaster();
     let system = changes::System { monotonic_us: process::monotonic_us, fill_random: process::fill_random };
     Changes::start(config, Arc::new(move |news| tell(&Command::CacheNews(news))), writer(logger), system)
+}
+
+/// Members of roles come to the control thread as its inputs, sizes to the accounts.
+fn ask_for_quotas(
+    config: &Arc<Config>,
+    engine: &Engine,
+    sender: Sender<Input>,
+    logger: &Arc<Logger>,
+) -> QuotaQuery {
+    let tell = Arc::new(move |members| drop(sender.send(Input::RoleMembers(members))));
+    let system = pgclient::System { fill_random: process::fill_random };
+    QuotaQuery::start(config, engine.quotas(), tell, writer(logger), system)
 }
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {

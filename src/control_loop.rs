@@ -12,6 +12,7 @@ use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use messages::{Command, Listing, Report, ShardId, Subject};
 use panel::Panel;
 use patroni::Patroni;
+use quotaquery::QuotaQuery;
 use settings::Config;
 use telemetry::{Level, Record};
 use usage::Usage;
@@ -58,6 +59,7 @@ pub(crate) struct ControlLoop<C> {
     patroni: Option<Patroni>,
     changes: Option<Changes>,
     usage: Option<Usage>,
+    quota_query: Option<QuotaQuery>,
     born: Instant,
 }
 
@@ -86,6 +88,7 @@ impl<C: Shards> ControlLoop<C> {
             patroni: None,
             changes: None,
             usage: None,
+            quota_query: None,
             born: Instant::now(),
         }
     }
@@ -116,7 +119,12 @@ impl<C: Shards> ControlLoop<C> {
         self.usage = Some(usage);
     }
 
-    /// The same, to be stopped when all that is counted was counted.
+    /// Attaches the thread that asks PostgreSQL what quotas need to know.
+    pub(crate) fn ask_for_quotas(&mut self, quota_query: QuotaQuery) {
+        self.quota_query = Some(quota_query);
+    }
+
+    /// The usage thread, to be stopped when all that is counted was counted.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage.clone()
     }
@@ -269,6 +277,7 @@ impl<C: Shards> ControlLoop<C> {
         self.patroni.iter_mut().for_each(|patroni| patroni.configure(config));
         self.changes.iter_mut().for_each(|changes| changes.configure(config));
         self.usage.iter().for_each(|usage| usage.configure(config));
+        self.quota_query.iter_mut().for_each(|query| query.configure(config));
     }
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {

@@ -82,7 +82,7 @@ enum QuotaCommand {
         subject: String,
         /// Its name; default stands for all that have no limits of their own.
         name: String,
-        /// connections, or server_seconds, queries or bytes with /hour, /day or /month.
+        /// connections, storage, or server_seconds, queries or bytes with /hour, /day or /month.
         resource: String,
         /// The soft limit.
         soft: String,
@@ -90,6 +90,9 @@ enum QuotaCommand {
         hard: String,
         /// How long the soft limit may be exceeded: 7d, 12h, 30m; 0 does not end.
         grace: Option<String>,
+        /// Of storage: what is allowed above the limit.
+        #[arg(long, value_name = "none|delete")]
+        allow: Option<String>,
         #[command(flatten)]
         at: ConfigOption,
     },
@@ -119,8 +122,12 @@ enum QuotaCommand {
 pub(crate) fn run(task: &QuotaTask) -> ExitCode {
     let outcome = match &task.command {
         None => show(&task.show),
-        Some(QuotaCommand::Set { subject, name, resource, soft, hard, grace, at }) => {
-            set(at, &line(subject, name, resource, [soft, hard], grace.as_deref()))
+        Some(QuotaCommand::Set { subject, name, resource, soft, hard, grace, allow, at }) => {
+            let mut line = line(subject, name, resource, [soft, hard], grace.as_deref());
+            if let Some(allow) = allow {
+                line += &format!(" allow={allow}");
+            }
+            set(at, &line)
         }
         Some(QuotaCommand::Edit { at }) => edit(at),
         Some(QuotaCommand::Report { form, at }) => report(*form, at),

@@ -18,11 +18,14 @@ pub(super) struct QuotaLine {
     grace_ends: Option<String>,
     period_ends: Option<String>,
     state: String,
+    members: Option<String>,
 }
 
 impl QuotaLine {
     pub(super) fn read(row: &[Option<String>]) -> Result<QuotaLine, String> {
-        let [subject, name, resource, period, used, soft, hard, grace_ends, period_ends, state] = row else {
+        let [subject, name, resource, period, used, soft, hard, grace_ends, period_ends, state, members] =
+            row
+        else {
             return Err("the running process is of another version: SHOW QUOTAS has other columns".to_owned());
         };
         let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
@@ -39,11 +42,16 @@ impl QuotaLine {
             grace_ends: grace_ends.clone(),
             period_ends: period_ends.clone(),
             state: text(state),
+            members: members.clone(),
         })
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.state != "within"
+    }
+
+    fn is_storage(&self) -> bool {
+        self.resource == "storage"
     }
 
     fn measure(&self) -> String {
@@ -68,7 +76,7 @@ impl QuotaLine {
     fn figure(&self, figure: u64, is_human: bool) -> String {
         match (is_human, self.resource.as_str()) {
             (false, _) => figure.to_string(),
-            (true, "bytes") => scaled(figure, 1_024),
+            (true, "bytes" | "storage") => scaled(figure, 1_024),
             (true, "server_seconds") => time(figure),
             (true, _) => scaled(figure, 1_000),
         }
@@ -184,6 +192,8 @@ pub(super) fn warnings(lines: &[QuotaLine]) -> Vec<(String, String, String)> {
     for line in lines.iter().filter(|line| line.is_over()) {
         let until = |time: &Option<String>| time.as_ref().map_or(String::new(), |time| format!(" {time}"));
         let what = match line.state.as_str() {
+            "hard" if line.is_storage() => format!("hard limit {} reached; read-only", line.hard),
+            "grace" if line.is_storage() => format!("soft limit {}, grace time over; read-only", line.soft),
             "hard" => format!("hard limit {} reached; ends{}", line.hard, until(&line.period_ends)),
             "grace" => format!("soft limit {}, grace time over; ends{}", line.soft, until(&line.period_ends)),
             _ => format!("soft limit {}; grace time ends{}", line.soft, until(&line.grace_ends)),
@@ -219,7 +229,7 @@ pub(super) fn json(lines: &[QuotaLine]) -> String {
         .iter()
         .map(|line| {
             format!(
-                "  {{\"subject\": {}, \"name\": {}, \"resource\": {}, \"period\": {}, \"used\": {}, \"soft\": {}, \"hard\": {}, \"grace_ends\": {}, \"period_ends\": {}, \"state\": {}}}",
+                "  {{\"subject\": {}, \"name\": {}, \"resource\": {}, \"period\": {}, \"used\": {}, \"soft\": {}, \"hard\": {}, \"grace_ends\": {}, \"period_ends\": {}, \"state\": {}, \"members\": {}}}",
                 text(&line.subject),
                 text(&line.name),
                 text(&line.resource),
@@ -229,7 +239,8 @@ pub(super) fn json(lines: &[QuotaLine]) -> String {
                 line.hard,
                 maybe(&line.grace_ends),
                 maybe(&line.period_ends),
-                text(&line.state)
+                text(&line.state),
+                line.members.as_deref().unwrap_or("null")
             )
         })
         .collect();
@@ -248,11 +259,12 @@ mod tests {
 
     fn lines() -> Vec<QuotaLine> {
         vec![
-            line("user|alice|connections|-|3|5|9|-|-|within"),
+            line("user|alice|connections|-|3|5|9|-|-|within|-"),
             line(
-                "user|alice|bytes|day|1610612736|1073741824|0|2999-01-09 00:00:00 UTC|2999-01-02 00:00:00 UTC|soft",
+                "user|alice|bytes|day|1610612736|1073741824|0|2999-01-09 00:00:00 UTC|2999-01-02 00:00:00 UTC|soft|-",
             ),
-            line("user|bo\"b|queries|hour|7|0|7|-|2999-01-02 00:00:00 UTC|hard"),
+            line("database|shop|storage|-|7516192768|0|5368709120|-|-|hard|-"),
+            line("user|bo\"b|queries|hour|7|0|7|-|2999-01-02 00:00:00 UTC|hard|-"),
         ]
     }
 
@@ -274,9 +286,11 @@ mod tests {
     #[test]
     fn warnings_are_by_subject() {
         let texts: Vec<_> = warnings(&lines()).into_iter().map(|(_, name, text)| (name, text)).collect();
-        assert_eq!(texts.len(), 2);
+        assert_eq!(texts.len(), 3);
+        let full = "database shop is above its quotas:\n  storage: 7516192768 used, hard limit 5368709120 reached; read-only\n";
+        assert_eq!(texts[1].1, full);
         assert_eq!(
-            texts[1].1,
+            texts[2].1,
             "user bo\"b is above its quotas:\n  queries/hour: 7 used, hard limit 7 reached; ends 2999-01-02 00:00:00 UTC\n"
         );
     }

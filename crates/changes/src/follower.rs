@@ -7,15 +7,15 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant, SystemTime};
 
 use messages::CacheNewsKind;
+use pgclient::{Connection, Failure, Outcome, Place, Refusal};
 use tls::TlsConfig;
 use tokio::time::sleep;
 
 use crate::System;
-use crate::connection::{Connection, Failure, Outcome, Refusal};
 use crate::decoding::{Event, Stream};
 use crate::news::{Catalog, Fingerprint, News, Sample, Seen};
 use crate::questions;
-use crate::target::{Place, Target};
+use crate::target::Target;
 
 /// How often the primary is asked where it is.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -71,7 +71,8 @@ impl Primary {
         os: System,
     ) -> Result<Primary, String> {
         let explain = |failure| explained(failure, target);
-        let mut questions = Connection::open(target, place, tls, (os, false)).await.map_err(explain)?;
+        let mut questions =
+            Connection::open(&target.account, place, tls, (os.client(), false)).await.map_err(explain)?;
         let able = questions.ask(questions::ABILITIES).await.map_err(explain)?;
         let text = |column: usize| {
             let value = able.first()?.get(column)?.as_deref()?;
@@ -89,7 +90,8 @@ impl Primary {
         }
         let is_utf8 = text(2) == Some("UTF8");
         questions.ask(questions::SESSION).await.map_err(explain)?;
-        let mut stream = Connection::open(target, place, tls, (os, true)).await.map_err(explain)?;
+        let mut stream =
+            Connection::open(&target.account, place, tls, (os.client(), true)).await.map_err(explain)?;
         let identity = stream.ask("IDENTIFY_SYSTEM").await.map_err(explain)?;
         let number = |column: usize| {
             let value = identity.first()?.get(column)?.as_deref()?;
@@ -168,7 +170,7 @@ fn explained(failure: Failure, target: &Target) -> String {
         Failure::Refused(Refusal { code, message }) => match code.as_str() {
             "42501" => format!(
                 "; ALTER ROLE \"{}\" REPLICATION, or set query_cache_user to a role that has it",
-                target.user
+                target.account.user
             ),
             "53400" => "; raise max_replication_slots".to_owned(),
             "53300" => "; raise max_wal_senders or max_connections".to_owned(),
@@ -176,7 +178,7 @@ fn explained(failure: Failure, target: &Target) -> String {
                 "; install PostgreSQL's contrib package on the server".to_owned()
             }
             "28P01" | "28000" => {
-                format!("; check the password of \"{}\" in auth_file, and pg_hba.conf", target.user)
+                format!("; check the password of \"{}\" in auth_file, and pg_hba.conf", target.account.user)
             }
             _ => String::new(),
         },

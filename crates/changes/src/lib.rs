@@ -3,7 +3,6 @@
 //! Owns the thread, which has a task for each entry with `query_cache`, how often each tries again, and the lines of the log. What shards make of the news is theirs.
 #![forbid(unsafe_code)]
 
-mod connection;
 mod decoding;
 mod follower;
 mod news;
@@ -49,6 +48,12 @@ pub struct System {
     pub monotonic_us: fn() -> u64,
     /// Bytes that cannot be guessed.
     pub fill_random: fn(&mut [u8]),
+}
+
+impl System {
+    pub(crate) fn client(self) -> pgclient::System {
+        pgclient::System { fill_random: self.fill_random }
+    }
 }
 
 impl auth::Entropy for System {
@@ -283,7 +288,7 @@ async fn follow(
     let label = primary.label();
     let named = |why: String| format!("{label}: {why}");
     let mut beginning = std::pin::pin!(primary.begin(target));
-    let follower = match timeout(target.connect_timeout, &mut beginning).await {
+    let follower = match timeout(target.account.connect_timeout, &mut beginning).await {
         Ok(begun) => begun,
         Err(_) => {
             let why = named("waiting for transactions that began before its replication slot; end those that are left open (pg_stat_activity, backend_xid)".to_owned());

@@ -1,42 +1,14 @@
 //! Whose changes are followed, and as whom: what of a configuration one entry's follower depends on.
 //!
-//! Owns the order of the hosts, the paths of unix sockets and which secret is used. Never connects.
+//! Owns who follows; where servers are and which secret is used is `pgclient`'s to say. Never connects.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use auth::{Credentials, Secret};
-use settings::{Config, Database, SslMode};
+use pgclient::{Account, Place, places};
+use settings::{Config, Database};
 
-/// Where PostgreSQL's sockets are unless an entry says otherwise.
-const DEFAULT_SOCKET_DIRECTORY: &str = "/tmp";
-
-/// A server's place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The path of a unix socket; `@` begins one of the abstract name space.
-    Unix(String),
-    /// A host and a port; first the unix socket of this machine, where there is one.
-    Inet {
-        /// Name or address.
-        host: String,
-        /// TCP port.
-        port: u16,
-        /// The path of that socket.
-        near: Option<String>,
-    },
-}
-
-impl Place {
-    /// Its name in the log.
-    pub(crate) fn label(&self) -> String {
-        match self {
-            Place::Unix(path) => path.clone(),
-            Place::Inet { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
-            Place::Inet { host, port, .. } => format!("{host}:{port}"),
-        }
-    }
-}
+/// What the server's log and pg_stat_activity show.
+const APPLICATION_NAME: &str = "weir query cache";
 
 /// What a follower depends on. Two that are equal need no restart.
 #[derive(Clone, PartialEq)]
@@ -45,13 +17,8 @@ pub(crate) struct Target {
     pub(crate) name: String,
     /// In the order in which they are tried.
     pub(crate) places: Vec<Place>,
-    /// The database on the server.
-    pub(crate) dbname: String,
-    /// Who logs in.
-    pub(crate) user: String,
-    secret: Option<String>,
-    /// Longest wait for a server's answer.
-    pub(crate) connect_timeout: Duration,
+    /// Who logs in, and where to.
+    pub(crate) account: Account,
     /// Longest wait between two tries.
     pub(crate) retry: Duration,
 }
@@ -70,54 +37,13 @@ impl Target {
                 "no user follows the primary's changes; set query_cache_user (or user) for the entry",
             ));
         };
-        let own = entry.password.as_ref().filter(|_| entry.user.as_ref() == Some(user));
         Some(Ok(Target {
             name: entry.name.clone(),
             places: places(config, entry),
-            dbname: entry.dbname.clone(),
-            user: user.clone(),
-            secret: own.or_else(|| config.secrets.get(user)).cloned(),
-            connect_timeout: limit(config.global.server_connect_timeout),
+            account: Account::of(config, entry, user, APPLICATION_NAME),
             retry: config.global.server_login_retry,
         }))
     }
-
-    /// For the login.
-    pub(crate) fn credentials(&self) -> Credentials {
-        Credentials::from_secret(self.secret.as_deref().map(Secret::parse).as_ref(), None)
-    }
-}
-
-/// A setting of 0 is no limit.
-fn limit(setting: Duration) -> Duration {
-    if setting.is_zero() { Duration::from_secs(3600) } else { setting }
-}
-
-/// The hosts, the one that leads first.
-fn places(config: &Config, entry: &Database) -> Vec<Place> {
-    let near = config.global.server_socket_dir.as_deref();
-    let near = near.filter(|_| config.global.server_tls_sslmode < SslMode::Require);
-    let place = |at: usize, host: &str| {
-        let port = entry.port.of(at);
-        let socket = |directory: &str| format!("{directory}/.s.PGSQL.{port}");
-        if host.starts_with(['/', '@']) {
-            return Place::Unix(socket(host));
-        }
-        let near = near.filter(|_| is_this_machine(host)).map(socket);
-        Place::Inet { host: host.to_owned(), port, near }
-    };
-    let mut places: Vec<Place> = entry.host.iter().enumerate().map(|(at, host)| place(at, host)).collect();
-    if places.is_empty() {
-        places.push(place(0, DEFAULT_SOCKET_DIRECTORY));
-    }
-    if let Some(leader) = entry.leader.filter(|leader| *leader < places.len()) {
-        places.swap(0, leader);
-    }
-    places
-}
-
-fn is_this_machine(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -144,15 +70,10 @@ mod tests {
     }
 
     #[test]
-    fn an_entrys_own_password_is_its_own_users() {
-        let secret = |entry| target(entry).unwrap().unwrap().secret;
-        assert_eq!(secret("query_cache=1MB user=app password=own").as_deref(), Some("own"));
-        assert_eq!(secret("query_cache=1MB user=app").as_deref(), Some("stored"));
-        assert_eq!(
-            secret("query_cache=1MB user=app password=own query_cache_user=other").as_deref(),
-            Some("theirs")
-        );
-        assert_eq!(secret("query_cache=1MB user=app password=own query_cache_user=none"), None);
+    fn the_user_that_follows_is_the_entrys() {
+        let user = |entry| target(entry).unwrap().unwrap().account.user;
+        assert_eq!(user("query_cache=1MB user=app password=own"), "app");
+        assert_eq!(user("query_cache=1MB user=app password=own query_cache_user=other"), "other");
         assert!(target("query_cache=1MB").unwrap().is_err_and(|why| why.contains("query_cache_user")));
         assert!(target("user=app").is_none());
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use messages::{Command, ReplyPart, Report, RequestId, ShardId, Subject};
-use quota::Rules;
+use quota::{RoleMembers, Rules};
 use settings::{Config, Finding, Member, PatroniUrls};
 use telemetry::Record;
 
@@ -62,6 +62,8 @@ pub enum Input {
     PoolsWritten(Result<(), WriteFault>),
     /// The answer to [`Output::ChangeQuota`]: the rules of the whole file, or what is wrong; then the file is as it was.
     QuotaChanged(Result<Rules, String>),
+    /// PostgreSQL was asked for the members of roles that are groups of quotas, and has said something else than before.
+    RoleMembers(RoleMembers),
     /// Patroni was asked for the members of a cluster (`topology`).
     Patroni {
         /// Where.

@@ -57,6 +57,8 @@ pub(crate) struct Usage {
     over_since_s: Option<u64>,
     pub(crate) verdict: Verdict,
     is_changed: bool,
+    /// Of storage: this process knows how much it is.
+    is_measured: bool,
 }
 
 impl Usage {
@@ -69,6 +71,7 @@ impl Usage {
             over_since_s: None,
             verdict: Verdict::Within,
             is_changed: false,
+            is_measured: false,
         }
     }
 
@@ -120,6 +123,12 @@ impl Usage {
         self.used = now;
     }
 
+    /// So much is on disk.
+    pub(crate) fn measured(&mut self, now: u64) {
+        self.is_changed |= self.used != now;
+        (self.used, self.is_measured) = (now, true);
+    }
+
     /// What follows, after every change of what was used, of the limit and of the time.
     pub(crate) fn judge(&mut self, measure: Measure, now_s: u64) -> Verdict {
         let units = measure.resource().units();
@@ -151,6 +160,9 @@ impl Usage {
         self.roll(measure, now_s);
         if measure.period().is_none() {
             self.over_since_s = (stored.over_since_s > 0).then_some(stored.over_since_s);
+            if measure == Measure::STORAGE && !self.is_measured {
+                self.used = stored.used;
+            }
         } else if stored.period_s == self.period_s.0 {
             self.used = stored.used.saturating_add(self.added);
             self.over_since_s = (stored.over_since_s > 0).then_some(stored.over_since_s);
@@ -209,7 +221,10 @@ mod tests {
     const NOON: u64 = 20_000 * DAY + DAY / 2;
 
     fn queries(soft: u64, hard: u64, grace_s: u64) -> (Usage, Measure) {
-        (Usage::new(Limit { soft, hard, grace_s }), Measure::read("queries/day").unwrap())
+        (
+            Usage::new(Limit { soft, hard, grace_s, allows_delete: false }),
+            Measure::read("queries/day").unwrap(),
+        )
     }
 
     #[test]
@@ -287,6 +302,25 @@ mod tests {
         let (mut later, _) = queries(10, 0, 3_600);
         later.restore(day, &stored, NOON + DAY);
         assert_eq!((later.used, later.judge(day, NOON + DAY)), (0, Verdict::Within), "that day is over");
+    }
+
+    #[test]
+    fn storage_is_what_was_measured_last() {
+        let limit = Limit { soft: 10, hard: 20, grace_s: 60, allows_delete: false };
+        let (mut usage, storage) = (Usage::new(limit), Measure::STORAGE);
+        usage.measured(11);
+        assert_eq!(usage.judge(storage, NOON), Verdict::OverSoft { grace_ends_s: Some(NOON + 60) });
+        let stored = usage.take_changed(String::new, true).unwrap();
+        usage.measured(11);
+        assert_eq!(usage.take_changed(String::new, true), None, "nothing has changed");
+        usage.add(storage, 0, NOON + 40 * DAY);
+        assert_eq!(usage.judge(storage, NOON + 40 * DAY), Verdict::GraceOver, "no period ends it");
+        let (mut next, mut late) = (Usage::new(limit), Usage::new(limit));
+        next.restore(storage, &stored, NOON + 60);
+        assert_eq!((next.used, next.judge(storage, NOON + 60)), (11, Verdict::GraceOver));
+        late.measured(5);
+        late.restore(storage, &stored, NOON + 60);
+        assert_eq!((late.used, late.judge(storage, NOON + 60)), (5, Verdict::Within), "it is known better");
     }
 
     #[test]

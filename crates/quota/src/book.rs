@@ -9,11 +9,11 @@ use crate::account::{StoredUsage, Usage, Verdict};
 use crate::calendar::utc;
 use crate::clock::{Instant, WallClock};
 use crate::line::read_key;
-use crate::meter::{Counted, Meter, Standing};
+use crate::meter::{Counted, Meter, Standing, StorageStanding};
 use crate::resource::{Measure, Resource};
 use crate::row::QuotaRow;
 use crate::rules::Rules;
-use crate::subject::Subject;
+use crate::subject::{Subject, SubjectKind};
 
 /// So many subjects that only a default limits have accounts; further ones are not limited, so that names that clients choose do not fill the memory.
 const MOST_UNNAMED: usize = 65_536;
@@ -50,6 +50,8 @@ pub struct Book {
     gone: Vec<StoredUsage>,
     clock: WallClock,
     now_s: u64,
+    /// What was measured last, so that accounts that are opened later begin with it.
+    storage: BTreeMap<Subject, u64>,
 }
 
 impl Book {
@@ -71,13 +73,18 @@ impl Book {
             }
         }
         self.unnamed = 0;
-        let now_s = self.now_s;
+        let (now_s, storage) = (self.now_s, &self.storage);
         self.accounts.retain(|subject, account| {
             let limits = rules.limits_of(subject);
             let is_held = Arc::strong_count(&account.meter) > 1;
             account.usages.retain(|measure, _| limits.contains_key(measure));
             for (measure, limit) in limits {
-                account.usages.entry(measure).or_insert_with(|| Usage::new(limit)).limit = limit;
+                let is_new = !account.usages.contains_key(&measure);
+                let usage = account.usages.entry(measure).or_insert_with(|| Usage::new(limit));
+                usage.limit = limit;
+                if let Some(bytes) = storage.get(subject).filter(|_| is_new && measure == Measure::STORAGE) {
+                    usage.measured(*bytes);
+                }
             }
             account.judge(now_s);
             let is_kept = is_held || !account.usages.is_empty();
@@ -88,7 +95,11 @@ impl Book {
 
     fn open(&mut self, subject: Subject) -> &mut Account {
         let (limits, now_s) = (self.rules.limits_of(&subject), self.now_s);
-        let usages = limits.into_iter().map(|(measure, limit)| (measure, Usage::new(limit))).collect();
+        let mut usages: BTreeMap<Measure, Usage> =
+            limits.into_iter().map(|(measure, limit)| (measure, Usage::new(limit))).collect();
+        if let (Some(usage), Some(bytes)) = (usages.get_mut(&Measure::STORAGE), self.storage.get(&subject)) {
+            usage.measured(*bytes);
+        }
         let meter = Arc::new(Meter::new(subject.clone()));
         let account = self.accounts.entry(subject).or_insert(Account { meter, usages });
         account.judge(now_s);
@@ -128,12 +139,13 @@ impl Book {
                 }
                 match measure.resource() {
                     Resource::Connections => usage.set(connections),
+                    Resource::Storage => {}
                     resource => usage.add(*measure, of(counted, resource), now_s),
                 }
                 let before = std::mem::discriminant(&usage.verdict);
                 let verdict = usage.judge(*measure, now_s);
                 if std::mem::discriminant(&verdict) != before {
-                    changes.push(Change { row: row(subject, *measure, usage), verdict });
+                    changes.push(Change { row: row(&rules, subject, *measure, usage), verdict });
                 }
             }
             account.tell_meter(now_s);
@@ -150,13 +162,27 @@ impl Book {
         changes
     }
 
+    /// What was measured on servers: how much is on disk of databases and users. Of a user that is not named nothing is, if `is_all`. Takes effect at the next tick.
+    pub fn set_storage(&mut self, measured: BTreeMap<Subject, u64>, is_all: bool) {
+        self.storage = measured;
+        for (subject, account) in &mut self.accounts {
+            let Some(usage) = account.usages.get_mut(&Measure::STORAGE) else { continue };
+            match self.storage.get(subject) {
+                Some(bytes) => usage.measured(*bytes),
+                None if is_all && subject.kind == SubjectKind::User => usage.measured(0),
+                None => {}
+            }
+        }
+    }
+
     /// What is shown, in the order of subjects.
     #[must_use]
     pub fn rows(&self) -> Vec<QuotaRow> {
         let of = |(subject, account): (&Subject, &Account)| {
             let live = u64::from(account.meter.connections());
+            let usages = account.usages.iter();
             let rows: Vec<_> =
-                account.usages.iter().map(|(measure, usage)| row(subject, *measure, usage)).collect();
+                usages.map(|(measure, usage)| row(&self.rules, subject, *measure, usage)).collect();
             rows.into_iter().map(move |row| match row.measure.resource() {
                 Resource::Connections => QuotaRow { used: live, ..row },
                 _ => row,
@@ -195,8 +221,16 @@ impl Book {
             Standing::Refused => usage.verdict.refuses() && measure.period().is_some(),
         };
         let (measure, usage) = account.usages.iter().find(concerns)?;
-        let row = row(subject, *measure, usage);
+        let row = row(&self.rules, subject, *measure, usage);
         Some(Refused { text: sentence(&row, usage.verdict) })
+    }
+
+    /// What a client of this subject is told when its storage allows only reading. None if it allows more.
+    #[must_use]
+    pub fn told_of_storage(&self, subject: &Subject) -> Option<Refused> {
+        let usage = self.accounts.get(subject)?.usages.get(&Measure::STORAGE)?;
+        let row = row(&self.rules, subject, Measure::STORAGE, usage);
+        usage.verdict.refuses().then(|| Refused { text: sentence(&row, usage.verdict) })
     }
 
     /// What a store had, when it is opened: what was counted meanwhile is added to it.
@@ -263,18 +297,26 @@ impl Account {
 
     fn take_changed(&mut self, subject: &Subject) -> impl Iterator<Item = StoredUsage> {
         self.usages.iter_mut().filter_map(move |(measure, usage)| {
-            usage.take_changed(|| format!("{subject} {measure}"), measure.period().is_some())
+            let is_counted = measure.period().is_some() || *measure == Measure::STORAGE;
+            usage.take_changed(|| format!("{subject} {measure}"), is_counted)
         })
     }
 
     fn tell_meter(&self, now_s: u64) {
         let mut standing = Standing::Within;
-        let mut most = 0;
+        let (mut most, mut storage) = (0, StorageStanding::Free);
         for (measure, usage) in &self.usages {
             standing = standing.max(match usage.verdict {
                 Verdict::Within => Standing::Within,
                 Verdict::OverSoft { .. } => Standing::OverSoft,
                 _ if measure.period().is_some() => Standing::Refused,
+                _ if *measure == Measure::STORAGE => {
+                    storage = match usage.limit.allows_delete {
+                        true => StorageStanding::ReadsAndDeletes,
+                        false => StorageStanding::ReadsOnly,
+                    };
+                    Standing::OverSoft
+                }
                 // The connections that are there go on.
                 Verdict::GraceOver => Standing::OverSoft,
                 Verdict::HardReached if usage.limit.soft > 0 => Standing::OverSoft,
@@ -286,21 +328,24 @@ impl Account {
             }
         }
         self.meter.set_connections_most(u32::try_from(most).unwrap_or(u32::MAX));
+        self.meter.set_storage(storage);
         self.meter.set_standing(standing);
     }
 }
 
 fn of(counted: Counted, resource: Resource) -> u64 {
     match resource {
-        Resource::Connections => 0,
+        Resource::Connections | Resource::Storage => 0,
         Resource::ServerSeconds => counted.server_us,
         Resource::Queries => counted.queries,
         Resource::Bytes => counted.bytes,
     }
 }
 
-fn row(subject: &Subject, measure: Measure, usage: &Usage) -> QuotaRow {
+fn row(rules: &Rules, subject: &Subject, measure: Measure, usage: &Usage) -> QuotaRow {
+    let group = subject.name.as_ref().filter(|_| subject.kind == SubjectKind::Group);
     QuotaRow {
+        members: group.and_then(|group| rules.members_of(group)),
         subject: subject.clone(),
         measure,
         used: usage.used / measure.resource().units(),
@@ -316,7 +361,11 @@ fn row(subject: &Subject, measure: Measure, usage: &Usage) -> QuotaRow {
 fn sentence(row: &QuotaRow, verdict: Verdict) -> String {
     let QuotaRow { subject, measure, used, soft, hard, .. } = row;
     let begin = |what: &str| format!("quota of {subject} exceeded: {measure}: {used} used, {what}");
-    let until = row.period_ends_s.map_or(String::new(), |ends_s| format!("; refused until {}", utc(ends_s)));
+    let until = match row.period_ends_s {
+        Some(ends_s) => format!("; refused until {}", utc(ends_s)),
+        None if *measure == Measure::STORAGE => "; read-only until storage is freed".to_owned(),
+        None => String::new(),
+    };
     match verdict {
         Verdict::HardReached => begin(&format!("hard limit {hard}{until}")),
         Verdict::GraceOver => begin(&format!("soft limit {soft}, grace time over{until}")),
@@ -345,7 +394,7 @@ impl Change {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{ClientMeters, State, SubjectKind};
+    use crate::{ClientMeters, State};
 
     const NOON: u64 = 20_000 * 86_400 + 43_200;
 
@@ -508,6 +557,48 @@ mod tests {
             &[StoredUsage { key: "nonsense".into(), period_s: 0, used: 1, added: 1, over_since_s: 0 }],
             at(2),
         );
+    }
+
+    #[test]
+    fn storage_that_is_full_is_for_reading_until_it_is_freed() {
+        let rules = "database d storage soft=5 hard=10 grace=60\nuser default storage hard=3 allow=delete\nuser b storage hard=7";
+        let (mut book, mut restarted) = (book(rules), book(rules));
+        let of = |kind, name| Subject::named(kind, name);
+        let (d, a) = (of(SubjectKind::Database, "d"), of(SubjectKind::User, "a"));
+        let b = client(&mut book, "b");
+        let standing =
+            |client: &ClientMeters| (client.concern().map(|(standing, _)| standing), client.storage());
+        let within = (None, StorageStanding::Free);
+        let full = |storage| (Some(Standing::OverSoft), storage);
+        let (reads, deletes) = (full(StorageStanding::ReadsOnly), full(StorageStanding::ReadsAndDeletes));
+        let measured = |book: &mut Book, bytes, second| {
+            book.set_storage(BTreeMap::from([(d.clone(), bytes), (a.clone(), 3)]), true);
+            book.tick(at(second)).iter().map(Change::text).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!((measured(&mut book, 5, 1), standing(&b)), (String::new(), within));
+        assert!(measured(&mut book, 6, 2).contains("storage: 6 used, soft limit 5; grace time ends"));
+        assert_eq!(standing(&b), full(StorageStanding::Free));
+        assert!(
+            measured(&mut book, 6, 62)
+                .contains("soft limit 5, grace time over; read-only until storage is freed")
+        );
+        assert_eq!(standing(&b), reads);
+        assert!(measured(&mut book, 10, 63).contains("hard limit 10; read-only until storage is freed"));
+        let stored = book.take_changed();
+        restarted.restore(&stored, at(64));
+        assert_eq!(standing(&client(&mut restarted, "b")), reads, "before it is measured again");
+        assert!(measured(&mut book, 2, 64).contains("2 used, within limits"));
+        assert_eq!(standing(&b), within);
+        let a = client(&mut book, "a");
+        assert_eq!(standing(&a), deletes, "it was measured before its client came");
+        let told = book.told_of_storage(&of(SubjectKind::User, "a")).map(|told| told.text);
+        assert!(told.is_some_and(|text| text.contains("user a exceeded: storage: 3 used, hard limit 3")));
+        book.set_storage(BTreeMap::new(), false);
+        book.tick(at(65));
+        assert_eq!(standing(&a), deletes, "what cannot be asked stays");
+        book.set_storage(BTreeMap::new(), true);
+        book.tick(at(66));
+        assert_eq!(standing(&a), within);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Limit {
     pub hard: u64,
     /// How long, in seconds; 0 does not end: the soft limit only warns.
     pub grace_s: u64,
+    /// Of storage: DELETE, TRUNCATE and DROP are allowed above the limit, so that it can be freed.
+    pub allows_delete: bool,
 }
 
 impl Limit {
@@ -44,7 +46,10 @@ impl Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "soft={} hard={}", self.soft, self.hard)?;
-        if self.grace_s == DEFAULT_GRACE_S { Ok(()) } else { write!(out, " grace={}", grace(self.grace_s)) }
+        if self.grace_s != DEFAULT_GRACE_S {
+            write!(out, " grace={}", grace(self.grace_s))?;
+        }
+        if self.allows_delete { out.write_str(" allow=delete") } else { Ok(()) }
     }
 }
 
@@ -61,7 +66,7 @@ pub(crate) fn grace(seconds: u64) -> String {
 /// Reads a figure of a resource: bytes may be in K, M, G or T.
 pub(crate) fn figure(text: &str, resource: Resource) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().next_back() {
-        Some((at, unit)) if resource == Resource::Bytes && !unit.is_ascii_digit() => {
+        Some((at, unit)) if resource.is_in_bytes() && !unit.is_ascii_digit() => {
             let power = "KMGT".find(unit.to_ascii_uppercase()).and_then(|power| u32::try_from(power).ok());
             (&text[..at], power.map(|power| 1_u64 << (10 * (power + 1))))
         }
@@ -69,7 +74,7 @@ pub(crate) fn figure(text: &str, resource: Resource) -> Result<u64, String> {
     };
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     let (Some(factor), true) = (factor, is_number) else {
-        let units = if resource == Resource::Bytes { ", with K, M, G or T behind it or not" } else { "" };
+        let units = if resource.is_in_bytes() { ", with K, M, G or T behind it or not" } else { "" };
         return Err(format!("invalid figure \"{text}\": must be a whole number of 0 or more{units}"));
     };
     let highest = resource.highest_limit();

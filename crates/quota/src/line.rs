@@ -3,8 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::limit::{self, DEFAULT_GRACE_S, Limit};
-use crate::resource::Measure;
+use crate::resource::{Measure, Resource};
 use crate::subject::{DEFAULT, LONGEST_NAME, Subject, SubjectKind, quoted};
+
+/// The word of a group whose members are those of a role.
+const ROLE: &str = "role";
+
+/// The word before the database whose server is asked for them.
+const IN: &str = "in";
 
 /// What one line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,9 +18,27 @@ pub(crate) enum Line {
     /// Nothing, or a comment.
     Empty,
     /// The members of a group.
-    Group(Box<str>, Vec<Box<str>>),
+    Group(Box<str>, Members),
     /// A limit.
     Limit(Subject, Measure, Limit),
+}
+
+/// Who is in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Members {
+    /// These users.
+    List(Vec<Box<str>>),
+    /// The members of a role of PostgreSQL, which is asked.
+    Role(RoleQuestion),
+}
+
+/// A role whose members are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoleQuestion {
+    /// The role.
+    pub role: Box<str>,
+    /// The entry of `[databases]` whose server is asked; none for the one that is asked where a line names none.
+    pub entry: Option<Box<str>>,
 }
 
 /// Reads a line.
@@ -29,7 +53,8 @@ pub(crate) fn read_line(line: &str) -> Result<Line, String> {
         let Some(name) = subject(kind, name)?.name else {
             return Err("group default stands for all groups: it has no members of its own".to_owned());
         };
-        return Ok(Line::Group(name, members(&mut tokens)?));
+        let members = members(&name, &mut tokens)?;
+        return Ok(Line::Group(name, members));
     }
     let subject = subject(kind, name)?;
     let measure = match third {
@@ -37,7 +62,13 @@ pub(crate) fn read_line(line: &str) -> Result<Line, String> {
         Some(other) => return Err(unexpected(&other)),
         None => return Err(format!("{subject}: a resource is expected")),
     };
-    Ok(Line::Limit(subject, measure, limits(&mut tokens, measure)?))
+    let limit = limits(&mut tokens, measure)?;
+    if measure.resource() == Resource::Storage
+        && !matches!(subject.kind, SubjectKind::User | SubjectKind::Database)
+    {
+        return Err(format!("{subject}: storage is limited for a user or a database only"));
+    }
+    Ok(Line::Limit(subject, measure, limit))
 }
 
 /// Reads the key of a store: a subject and a resource, as they are written there. A client that gives no application_name has an empty one.
@@ -69,7 +100,36 @@ pub(crate) fn subject(kind: SubjectKind, name: Option<Token<'_>>) -> Result<Subj
     }
 }
 
-fn members(tokens: &mut Tokens<'_>) -> Result<Vec<Box<str>>, String> {
+/// `= role`, `= role NAME` or `= role NAME in ENTRY`, else a list of users.
+fn members(group: &str, tokens: &mut Tokens<'_>) -> Result<Members, String> {
+    let mut ahead = Tokens(tokens.0);
+    if ahead.next()? != Some(Token::Word(ROLE)) {
+        return list(tokens).map(Members::List);
+    }
+    let mut question = RoleQuestion { role: group.into(), entry: None };
+    let next = match ahead.next()? {
+        Some(Token::Comma) => return list(tokens).map(Members::List), // A user of this name, and others.
+        Some(Token::Word(IN)) => Some(Token::Word(IN)),
+        Some(token) => {
+            question.role = token.name()?.into();
+            ahead.next()?
+        }
+        None => None,
+    };
+    match next {
+        None => return Ok(Members::Role(question)),
+        Some(Token::Word(IN)) => {}
+        Some(other) => return Err(unexpected(&other)),
+    }
+    let Some(entry) = ahead.next()? else { return Err("in: a database is expected".to_owned()) };
+    question.entry = Some(entry.name()?.into());
+    match ahead.next()? {
+        None => Ok(Members::Role(question)),
+        Some(other) => Err(unexpected(&other)),
+    }
+}
+
+fn list(tokens: &mut Tokens<'_>) -> Result<Vec<Box<str>>, String> {
     let (mut members, mut known): (Vec<Box<str>>, BTreeSet<Box<str>>) = Default::default();
     loop {
         let Some(token) = tokens.next()? else { return Err("a member is expected".to_owned()) };
@@ -88,7 +148,7 @@ fn members(tokens: &mut Tokens<'_>) -> Result<Vec<Box<str>>, String> {
 
 /// `soft=N`, `hard=N` and `grace=T`, each once at most, in any order, one of the first two at least.
 fn limits(tokens: &mut Tokens<'_>, measure: Measure) -> Result<Limit, String> {
-    let (mut soft, mut hard, mut grace) = (None, None, None);
+    let (mut soft, mut hard, mut grace, mut allow) = (None, None, None, None);
     while let Some(token) = tokens.next()? {
         let Token::Word(key) = token else { return Err(unexpected(&token)) };
         if tokens.next()? != Some(Token::Equals) {
@@ -101,7 +161,8 @@ fn limits(tokens: &mut Tokens<'_>, measure: Measure) -> Result<Limit, String> {
             "soft" => (&mut soft, limit::figure(value, measure.resource())),
             "hard" => (&mut hard, limit::figure(value, measure.resource())),
             "grace" => (&mut grace, limit::grace_time(value)),
-            _ => return Err(format!("unknown limit \"{key}\": is not one of soft, hard, grace")),
+            "allow" => (&mut allow, allowed(value, measure)),
+            _ => return Err(format!("unknown limit \"{key}\": is not one of soft, hard, grace, allow")),
         };
         if place.replace(read.map_err(|why| format!("{key}: {why}"))?).is_some() {
             return Err(format!("{key} appears twice"));
@@ -111,7 +172,18 @@ fn limits(tokens: &mut Tokens<'_>, measure: Measure) -> Result<Limit, String> {
         return Err("a limit is expected: soft=N or hard=N (0 is none)".to_owned());
     }
     let (soft, hard) = (soft.unwrap_or(0), hard.unwrap_or(0));
-    Limit { soft, hard, grace_s: grace.unwrap_or(DEFAULT_GRACE_S) }.validate()
+    let allows_delete = allow == Some(1);
+    Limit { soft, hard, grace_s: grace.unwrap_or(DEFAULT_GRACE_S), allows_delete }.validate()
+}
+
+/// What is allowed above a limit of storage: 1 for `delete`.
+fn allowed(value: &str, measure: Measure) -> Result<u64, String> {
+    match value {
+        _ if measure.resource() != Resource::Storage => Err("is for storage only".to_owned()),
+        "none" => Ok(0),
+        "delete" => Ok(1),
+        other => Err(format!("\"{other}\" is not one of none, delete")),
+    }
 }
 
 fn unexpected(token: &Token<'_>) -> String {

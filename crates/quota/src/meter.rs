@@ -18,6 +18,17 @@ pub enum Standing {
     Refused,
 }
 
+/// What its storage allows to a subject's clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StorageStanding {
+    /// Everything.
+    Free,
+    /// It is full: they read, and may delete.
+    ReadsAndDeletes,
+    /// It is full: they read.
+    ReadsOnly,
+}
+
 /// What one subject uses.
 #[derive(Debug)]
 pub struct Meter {
@@ -29,6 +40,7 @@ pub struct Meter {
     queries: AtomicU64,
     bytes: AtomicU64,
     standing: AtomicU8,
+    storage: AtomicU8,
 }
 
 /// What was counted since it was collected last.
@@ -49,6 +61,7 @@ impl Meter {
             queries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             standing: AtomicU8::new(0),
+            storage: AtomicU8::new(0),
         }
     }
 
@@ -76,6 +89,20 @@ impl Meter {
 
     pub(crate) fn set_standing(&self, standing: Standing) {
         self.standing.store(standing as u8, Ordering::Relaxed);
+    }
+
+    /// What its storage allows.
+    #[must_use]
+    pub fn storage(&self) -> StorageStanding {
+        match self.storage.load(Ordering::Relaxed) {
+            0 => StorageStanding::Free,
+            1 => StorageStanding::ReadsAndDeletes,
+            _ => StorageStanding::ReadsOnly,
+        }
+    }
+
+    pub(crate) fn set_storage(&self, storage: StorageStanding) {
+        self.storage.store(storage as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn set_connections_most(&self, most: u32) {
@@ -165,6 +192,19 @@ impl ClientMeters {
             }
         }
         worst
+    }
+
+    /// What storage allows to its client.
+    #[must_use]
+    pub fn storage(&self) -> StorageStanding {
+        self.full_storage().map_or(StorageStanding::Free, |meter| meter.storage())
+    }
+
+    /// The meter whose storage allows least, if one does not allow everything.
+    #[must_use]
+    pub fn full_storage(&self) -> Option<&Arc<Meter>> {
+        let full = self.meters.iter().filter(|meter| meter.storage() > StorageStanding::Free);
+        full.max_by_key(|meter| meter.storage()).filter(|_| !self.is_exempt)
     }
 
     /// What a turn of its client has used.

@@ -20,6 +20,8 @@ pub enum Resource {
     Queries,
     /// Bytes from clients and to them.
     Bytes,
+    /// Bytes that a database has on disk, or that relations of a user have.
+    Storage,
 }
 
 /// The time after which what was used is forgotten; all of them begin by UTC.
@@ -42,8 +44,13 @@ pub struct Measure {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Resource; 4] =
-        [Resource::Connections, Resource::ServerSeconds, Resource::Queries, Resource::Bytes];
+    pub const ALL: [Resource; 5] = [
+        Resource::Connections,
+        Resource::ServerSeconds,
+        Resource::Queries,
+        Resource::Bytes,
+        Resource::Storage,
+    ];
 
     /// Its word.
     #[must_use]
@@ -53,7 +60,14 @@ impl Resource {
             Resource::ServerSeconds => "server_seconds",
             Resource::Queries => "queries",
             Resource::Bytes => "bytes",
+            Resource::Storage => "storage",
         }
+    }
+
+    /// Whether it is counted in bytes.
+    #[must_use]
+    pub fn is_in_bytes(self) -> bool {
+        matches!(self, Resource::Bytes | Resource::Storage)
     }
 
     /// How many units are counted for one of the file's: server time is counted in microseconds.
@@ -68,7 +82,7 @@ impl Resource {
         match self {
             Resource::Connections => 1_000_000,
             Resource::ServerSeconds => 1_000_000_000_000,
-            Resource::Queries | Resource::Bytes => 1_000_000_000_000_000_000,
+            Resource::Queries | Resource::Bytes | Resource::Storage => 1_000_000_000_000_000_000,
         }
     }
 }
@@ -110,7 +124,7 @@ impl Period {
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 10] = [
+    pub const ALL: [Measure; 11] = [
         Measure { resource: Resource::Connections, period: None },
         Measure { resource: Resource::ServerSeconds, period: Some(Period::Hour) },
         Measure { resource: Resource::ServerSeconds, period: Some(Period::Day) },
@@ -121,7 +135,11 @@ impl Measure {
         Measure { resource: Resource::Bytes, period: Some(Period::Hour) },
         Measure { resource: Resource::Bytes, period: Some(Period::Day) },
         Measure { resource: Resource::Bytes, period: Some(Period::Month) },
+        Measure::STORAGE,
     ];
+
+    /// What is on disk.
+    pub const STORAGE: Measure = Measure { resource: Resource::Storage, period: None };
 
     /// What is limited.
     #[must_use]
@@ -146,11 +164,12 @@ impl Measure {
         let (resource, period) = text.split_once('/').map_or((text, None), |(of, per)| (of, Some(per)));
         let Some(known) = Resource::ALL.into_iter().find(|known| known.word() == resource) else {
             return Err(format!(
-                "unknown resource \"{resource}\": is not one of connections, server_seconds, queries, bytes"
+                "unknown resource \"{resource}\": is not one of connections, server_seconds, queries, bytes, storage"
             ));
         };
         Err(match (known, period) {
             (Resource::Connections, _) => "connections have no period: they are counted at a time".to_owned(),
+            (Resource::Storage, _) => "storage has no period: it is what is there".to_owned(),
             (_, None) => {
                 format!("{resource} needs a period: {resource}/hour, {resource}/day or {resource}/month")
             }
@@ -194,6 +213,7 @@ mod tests {
         }
         for (text, word) in [
             ("connections/day", "no period"),
+            ("storage/month", "no period"),
             ("queries", "queries/hour"),
             ("queries/week", "\"week\""),
             ("frob", "\"frob\""),

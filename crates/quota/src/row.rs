@@ -64,4 +64,6 @@ pub struct QuotaRow {
     pub period_ends_s: Option<u64>,
     /// How it stands.
     pub state: State,
+    /// How many members a group has, if that is known.
+    pub members: Option<u64>,
 }

@@ -1,10 +1,10 @@
 //! What the file of quotas says, validated: limits by subject, and who is in which group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limit::Limit;
-use crate::line::{Line, read_line};
-use crate::resource::Measure;
+use crate::line::{Line, Members, RoleQuestion, read_line};
+use crate::resource::{Measure, Resource};
 use crate::subject::{Subject, SubjectKind};
 
 /// A line that is wrong.
@@ -16,11 +16,19 @@ pub struct QuotaError {
     pub message: String,
 }
 
+/// The members of roles, as far as PostgreSQL has said who they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleMembers(pub BTreeMap<RoleQuestion, BTreeSet<Box<str>>>);
+
 /// The limits of all subjects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     limits: BTreeMap<Subject, BTreeMap<Measure, Limit>>,
-    groups: BTreeMap<Box<str>, Vec<Box<str>>>,
+    groups: BTreeMap<Box<str>, Members>,
+    /// The lines of groups whose members are those of a role.
+    role_lines: BTreeMap<Box<str>, u32>,
+    /// What is known of their members.
+    role_members: RoleMembers,
     /// The groups of each user.
     groups_of: BTreeMap<Box<str>, Vec<Box<str>>>,
 }
@@ -53,7 +61,7 @@ impl Rules {
                     });
                 }
                 first_at.insert(key, number);
-                rules.put(line);
+                rules.put(line, number);
                 Ok(())
             });
             errors.extend(outcome.err().map(|message| QuotaError { line: number, message }));
@@ -71,12 +79,17 @@ impl Rules {
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 
-    fn put(&mut self, line: Line) {
+    fn put(&mut self, line: Line, number: u32) {
         match line {
             Line::Empty => {}
             Line::Group(name, members) => {
-                for member in &members {
-                    self.groups_of.entry(member.clone()).or_default().push(name.clone());
+                match &members {
+                    Members::List(members) => {
+                        for member in members {
+                            self.groups_of.entry(member.clone()).or_default().push(name.clone());
+                        }
+                    }
+                    Members::Role(_) => _ = self.role_lines.insert(name.clone(), number),
                 }
                 self.groups.insert(name, members);
             }
@@ -90,6 +103,70 @@ impl Rules {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
+    }
+
+    /// The groups whose members are those of a role: name, what is asked, and the line.
+    pub fn role_groups(&self) -> impl Iterator<Item = (&str, &RoleQuestion, u32)> {
+        self.groups.iter().filter_map(|(name, members)| match members {
+            Members::Role(question) => {
+                Some((&**name, question, self.role_lines.get(name).copied().unwrap_or(0)))
+            }
+            Members::List(_) => None,
+        })
+    }
+
+    /// The same rules with these members of roles.
+    #[must_use]
+    pub fn with_role_members(&self, members: &RoleMembers) -> Rules {
+        let wanted: BTreeSet<_> = self.role_groups().map(|(_, question, _)| question).collect();
+        let known = members.0.iter().filter(|(question, _)| wanted.contains(question));
+        let known = known.map(|(question, members)| (question.clone(), members.clone())).collect();
+        Rules { role_members: RoleMembers(known), ..self.clone() }.regrouped()
+    }
+
+    /// The groups of each user, made anew.
+    fn regrouped(mut self) -> Rules {
+        let mut groups_of: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
+        for (name, members) in &self.groups {
+            let mut put = |user: &Box<str>| groups_of.entry(user.clone()).or_default().push(name.clone());
+            match members {
+                Members::List(list) => list.iter().for_each(&mut put),
+                Members::Role(question) => {
+                    self.role_members.0.get(question).into_iter().flatten().for_each(&mut put);
+                }
+            }
+        }
+        self.groups_of = groups_of;
+        self
+    }
+
+    /// What is known of the members of roles.
+    #[must_use]
+    pub fn role_members(&self) -> &RoleMembers {
+        &self.role_members
+    }
+
+    /// How many members a group has; none where that is not known.
+    pub(crate) fn members_of(&self, group: &str) -> Option<u64> {
+        let count = match self.groups.get(group)? {
+            Members::List(list) => list.len(),
+            Members::Role(question) => self.role_members.0.get(question)?.len(),
+        };
+        u64::try_from(count).ok()
+    }
+
+    /// Whether storage is limited: of subjects of this kind, or of any.
+    #[must_use]
+    pub fn limits_storage(&self, kind: Option<SubjectKind>) -> bool {
+        self.storage_subjects().any(|subject| kind.is_none_or(|kind| subject.kind == kind))
+    }
+
+    /// The subjects whose storage lines limit.
+    pub fn storage_subjects(&self) -> impl Iterator<Item = &Subject> {
+        let limits = |limits: &BTreeMap<Measure, Limit>| {
+            limits.iter().any(|(measure, limit)| measure.resource() == Resource::Storage && !limit.is_none())
+        };
+        self.limits.iter().filter(move |(_, of)| limits(of)).map(|(subject, _)| subject)
     }
 
     /// What limits a subject: its own lines, and for resources that it has none for those of the default.
@@ -163,6 +240,20 @@ mod tests {
             ("group default = a", 1, "all groups"),
             ("group g = a\ngroup g = b", 2, "in line 1 already"),
             ("group g connections hard=1", 1, "has no list of members"),
+            ("group g = role a b", 1, "unexpected \"b\""),
+            ("group g = role a in", 1, "a database is expected"),
+            ("group g = role a in d e", 1, "unexpected \"e\""),
+            ("group g = role \"\"", 1, "empty"),
+            ("group default = role", 1, "all groups"),
+            ("group g = role\ngroup g storage hard=1G", 2, "user or a database only"),
+            ("application_name a storage hard=1", 1, "user or a database only"),
+            ("database d storage hard=-1", 1, "K, M, G or T"),
+            ("database d storage hard=1P", 1, "K, M, G or T"),
+            ("database d storage soft=2G hard=1G", 1, "above the hard limit"),
+            ("database d storage/day hard=1G", 1, "no period"),
+            ("database d storage hard=1G allow=all", 1, "none, delete"),
+            ("database d storage hard=1G allow=delete allow=none", 1, "twice"),
+            ("user a bytes/day hard=1G allow=delete", 1, "storage only"),
         ] {
             let errors = Rules::read(text.as_bytes()).unwrap_err();
             let told = |error: &QuotaError| error.line == line && error.message.contains(word);
@@ -182,9 +273,55 @@ mod tests {
         let [connections, queries, bytes] =
             ["connections", "queries/day", "bytes/day"].map(|text| Measure::read(text).unwrap());
         assert_eq!(of("alice").into_keys().collect::<Vec<_>>(), [connections]);
-        assert_eq!(of("carol")[&queries], Limit { soft: 0, hard: 5, grace_s: DEFAULT_GRACE_S });
-        assert_eq!(of("bob")[&queries], Limit { soft: 1, hard: 0, grace_s: 0 });
-        assert_eq!(of("bob")[&bytes], Limit { soft: 1_024, hard: 0, grace_s: 90 });
+        assert_eq!(
+            of("carol")[&queries],
+            Limit { soft: 0, hard: 5, grace_s: DEFAULT_GRACE_S, allows_delete: false }
+        );
+        assert_eq!(of("bob")[&queries], Limit { soft: 1, hard: 0, grace_s: 0, allows_delete: false });
+        assert_eq!(of("bob")[&bytes], Limit { soft: 1_024, hard: 0, grace_s: 90, allows_delete: false });
+    }
+
+    #[test]
+    fn members_of_roles_are_those_that_are_known() {
+        let text = b"group a = role\ngroup b = role \"in\" in shop\ngroup c = role, alice\ngroup d = \"role\"\ngroup e = role in shop\n";
+        let rules = Rules::read(text).unwrap();
+        let question = |role: &str, entry: Option<&str>| RoleQuestion {
+            role: role.into(),
+            entry: entry.map(Into::into),
+        };
+        let asked: Vec<_> =
+            rules.role_groups().map(|(name, asked, line)| (name, asked.clone(), line)).collect();
+        let expected = [
+            ("a", question("a", None), 1),
+            ("b", question("in", Some("shop")), 2),
+            ("e", question("e", Some("shop")), 5),
+        ];
+        assert_eq!(asked, expected);
+        let groups = |rules: &Rules, user| {
+            let subjects = rules.subjects(user, "d", "");
+            let groups = subjects.into_iter().filter(|subject| subject.kind == SubjectKind::Group);
+            groups.filter_map(|subject| subject.name).map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (groups(&rules, "alice"), groups(&rules, "role")),
+            (vec!["c".to_owned()], vec!["c".to_owned(), "d".to_owned()])
+        );
+        let known = RoleMembers(BTreeMap::from([
+            (question("a", None), BTreeSet::from(["alice".into(), "bob".into()])),
+            (question("a", Some("shop")), BTreeSet::from(["eve".into()])),
+        ]));
+        let known = rules.with_role_members(&known);
+        assert_eq!(
+            (groups(&known, "alice"), groups(&known, "bob")),
+            (vec!["a".to_owned(), "c".to_owned()], vec!["a".to_owned()])
+        );
+        assert!(groups(&known, "eve").is_empty(), "another server's role is another one");
+        assert_eq!(
+            (known.members_of("a"), known.members_of("b"), known.members_of("c")),
+            (Some(2), None, Some(2))
+        );
+        assert_eq!(known.role_members().0.len(), 1, "what no line asks is not kept");
+        assert!(groups(&known.with_role_members(&RoleMembers::default()), "bob").is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The file of quotas as it is written: its lines, and changes that leave the others as they are.
 
-use crate::line::{Line, Token, Tokens, kind_of, read_line, subject};
+use crate::line::{Line, Members, RoleQuestion, Token, Tokens, kind_of, read_line, subject};
 use crate::resource::Measure;
 use crate::rules::{QuotaError, Rules};
 use crate::subject::{Subject, SubjectKind, quoted};
@@ -118,12 +118,27 @@ fn has_same_subject(line: &Line, other: &Line) -> bool {
 fn written(line: &Line) -> String {
     match line {
         Line::Empty => String::new(),
-        Line::Group(name, members) => {
-            let members: Vec<_> = members.iter().map(|member| quoted(member)).collect();
+        Line::Group(name, Members::Role(RoleQuestion { role, entry })) => {
+            let role = if role == name { String::new() } else { format!(" {}", quoted_role(role)) };
+            let entry = entry.as_ref().map_or(String::new(), |entry| format!(" in {}", quoted(entry)));
+            format!("group {} = role{role}{entry}", quoted(name))
+        }
+        Line::Group(name, Members::List(members)) => {
+            let members: Vec<_> = members.iter().map(|member| quoted_member(member)).collect();
             format!("group {} = {}", quoted(name), members.join(", "))
         }
         Line::Limit(subject, measure, limit) => format!("{subject} {measure} {limit}"),
     }
+}
+
+/// `in` is a word of the line.
+fn quoted_role(role: &str) -> String {
+    if role == "in" { format!("\"{role}\"") } else { quoted(role) }
+}
+
+/// A list whose only member has the name of a word of the line.
+fn quoted_member(member: &str) -> String {
+    if member == "role" { format!("\"{member}\"") } else { quoted(member) }
 }
 
 /// What stands behind the last token of a line.

@@ -18,6 +18,8 @@ pub enum ClientFault {
     PasswordAfterLogin,
     /// A simple query under `disable_pqexec`.
     SimpleQuery,
+    /// A statement that could end that its client may read only.
+    ReadOnly,
     /// A frame that has to be read and cannot be.
     Malformed,
     /// More prepared text than one client may keep.
@@ -44,6 +46,7 @@ impl ClientFault {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             ClientFault::StatementTooLarge => sqlstate::PROGRAM_LIMIT,
+            ClientFault::ReadOnly => sqlstate::CONFIGURATION_LIMIT,
             ClientFault::NoUser => sqlstate::INVALID_AUTHORIZATION,
             ClientFault::ReplicationValue(_) => sqlstate::INVALID_PARAMETER,
             _ => sqlstate::PROTOCOL_VIOLATION,
@@ -58,6 +61,7 @@ impl ClientFault {
             ClientFault::UnknownTag(tag) => format!("invalid frontend message type {tag}").into(),
             ClientFault::PasswordAfterLogin => "unexpected password message".into(),
             ClientFault::SimpleQuery => "PQexec disallowed".into(),
+            ClientFault::ReadOnly => "the connection is read-only".into(),
             ClientFault::Malformed => "invalid message format".into(),
             ClientFault::StatementTooLarge => "too much prepared statement text".into(),
             ClientFault::UnsupportedParameter(name) => {

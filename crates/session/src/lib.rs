@@ -41,6 +41,7 @@ mod session_settings;
 mod session_state;
 mod sql_statements;
 pub mod startup_request;
+mod statement_guard;
 mod statement_text;
 mod transaction_control;
 
@@ -72,6 +73,7 @@ pub use session_settings::SessionSettings;
 pub use session_state::{Channels, Kinds, Pin, Pins, SessionState};
 pub use sql_statements::{ReadBy, SqlStatements};
 pub use startup_request::StartupRequest;
+pub use statement_guard::{GuardMode, StatementGuard};
 pub use transaction_control::TransactionControl;
 
 /// Where a step's bytes go. The caller knows the sockets; a step only names the side.

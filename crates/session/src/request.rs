@@ -19,10 +19,12 @@ use wire::frame::{self, HEADER_BYTES, Header};
 use wire::frontend::{self, Found};
 use wire::tag::{begins_request, frontend as tag};
 
+use first_message::begins_block;
 pub use first_message::{FirstMessage, first_message};
 
 use crate::replay::ReplayBuffer;
 use crate::resets::{Reset, may_reset};
+use crate::statement_guard::StatementGuard;
 use crate::statement_text::Effects;
 use crate::{
     Boundary, ClientFault, ClientStatements, Output, PendingReply, ServerProtocol, StatementRegistry, Tracked,
@@ -72,6 +74,8 @@ pub struct RequestContext<'a> {
     pub refuses_simple: bool,
     /// What is behind a request waits for its answer: it is to be refused, unless it is of the same transaction.
     pub one_at_a_time: bool,
+    /// Holds a client to reading only, or notes what it prepares because it may have to be held to that.
+    pub guard: Option<&'a mut StatementGuard>,
     /// The client's number on its shard, counted from 1.
     pub client: u64,
     /// Counted up: statements prepared by clients, on servers, bound.
@@ -185,6 +189,9 @@ impl Step<'_, '_> {
             };
             if self.context.one_at_a_time && self.server.is_answering() && begins_request(header.tag) {
                 return self.end(RequestAction::AwaitReplies, header, boundary, out);
+            }
+            if let Some(outcome) = self.guarded(header, rest) {
+                return outcome;
             }
             let watched = self.server.replay_buffer.is_on();
             if watched && self.server.replay_buffer.records() && !self.is_whole_or_unwatched(header, rest) {
@@ -544,21 +551,6 @@ impl Step<'_, '_> {
         }
         self.start = self.at;
     }
-}
-
-/// Whether this Query is a BEGIN and nothing else; None if that cannot be said before more of it is here.
-#[inline(always)]
-fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
-    const BYTES: u32 = 64;
-    if header.frame_bytes > BYTES {
-        return Some(false);
-    }
-    if header.frame_bytes as usize == HEADER_BYTES || !rest.get(HEADER_BYTES)?.eq_ignore_ascii_case(&b'b') {
-        return Some(false);
-    }
-    let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
-    let text = text.strip_suffix(b"\0").unwrap_or(text);
-    Some(!text.strip_suffix(b";").unwrap_or(text).contains(&b';'))
 }
 
 /// Sends a message of Weir's own, and keeps it where its request is kept.

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) local_pools: LocalPools,
     /// Some subject has a quota.
     pub(crate) has_quotas: bool,
+    /// Storage is limited, or a client still has a setting because of that.
+    pub(crate) has_storage_quotas: bool,
     /// Answers that are used again.
     pub(crate) query_caches: QueryCaches,
     pub(crate) outbox: Outbox,
@@ -88,6 +90,7 @@ impl Core {
         Core {
             id,
             has_quotas: !config.quotas.is_empty(),
+            has_storage_quotas: config.quotas.limits_storage(None),
             administration: Administration::default(),
             statistics: Statistics {
                 errors: ErrorCounts::default(),

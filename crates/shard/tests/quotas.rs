@@ -3,11 +3,12 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::Command;
 use pool::PoolRegistry;
-use quota::{Instant, Measure, QuotaRow, Rules};
+use quota::{Instant, Measure, QuotaRow, Rules, Subject, SubjectKind};
 use settings::Config;
 use shard::{ConnId, Event};
 use wire::backend::Status;
@@ -44,6 +45,13 @@ impl Limited {
         self.world.now.mono_us += seconds * 1_000_000;
         let now = Instant { wall_s: self.wall_s, mono_us: self.world.now.mono_us };
         self.registry.with_quotas(&mut |book| _ = book.tick(now));
+    }
+
+    /// PostgreSQL was asked how much storage user u has.
+    fn measure(&mut self, bytes: u64) {
+        let measured = BTreeMap::from([(Subject::named(SubjectKind::User, "u"), bytes)]);
+        self.registry.with_quotas(&mut |book| book.set_storage(measured.clone(), true));
+        self.tick_after(0);
     }
 
     fn row(&self, name: &str, measure: &str) -> QuotaRow {
@@ -343,4 +351,58 @@ fn administrators_are_those_of_the_last_configuration() {
     limited.limit("user u queries/hour hard=1");
     limited.world.query(client, "select 1");
     assert!(limited.world.text(client).contains("C53400"));
+}
+
+/// A client's server with the setting that storage quotas use.
+fn reporting_server(limited: &mut Limited) -> ConnId {
+    let off = |out: &mut Vec<u8>| encode::parameter_status(out, b"default_transaction_read_only", b"off");
+    limited.world.server_with(&message(off))
+}
+
+#[test]
+fn where_storage_is_full_transactions_begin_read_only_and_what_could_end_that_is_not_sent() {
+    let mut limited = Limited::new(ONE, "user u storage hard=10");
+    let client = limited.world.client(&[]);
+    let server = reporting_server(&mut limited);
+    limited.measure(20);
+    limited.world.sent.clear();
+    limited.world.query(client, "insert into t values (1)");
+    let text = limited.world.text(client);
+    assert!(text.contains("SERROR") && text.contains("C53400"), "{text}");
+    assert!(text.contains("storage: 20 used, hard limit 10; read-only until storage is freed"), "{text}");
+    assert_eq!(limited.world.tags(server), "");
+    limited.world.query(client, "begin");
+    let text = limited.world.text(server);
+    assert!(text.contains("SET default_transaction_read_only='on'"), "{text}");
+    assert!(!text.contains("begin"), "not before the server has the setting: {text}");
+    limited.world.answer(server, Status::Idle);
+    assert!(limited.world.text(server).contains("begin"));
+    limited.world.answer(server, Status::InTransaction);
+    limited.world.query(client, "insert into t values (1)");
+    assert!(limited.world.text(server).contains("insert"), "PostgreSQL refuses it");
+    limited.world.answer(server, Status::InTransaction);
+    limited.world.query(client, "set transaction read write");
+    assert_eq!(limited.world.text(server).matches("read write").count(), 0);
+    let text = limited.world.text(client);
+    assert!(text.contains("SFATAL") && text.contains("C53400"), "{text}");
+    assert_eq!(limited.world.shard.audit().contradiction, None);
+}
+
+#[test]
+fn where_storage_is_freed_the_server_has_the_clients_own_setting_again() {
+    let mut limited = Limited::new(ONE, "user u storage hard=10");
+    let client = limited.world.client(&[]);
+    let server = reporting_server(&mut limited);
+    limited.measure(20);
+    limited.world.query(client, "select 1");
+    assert!(limited.world.text(server).contains("default_transaction_read_only='on'"));
+    limited.world.answer(server, Status::Idle);
+    limited.world.answer(server, Status::Idle);
+    limited.measure(5);
+    limited.world.text(server);
+    limited.world.query(client, "insert into t values (1)");
+    let text = limited.world.text(server);
+    assert!(text.contains("default_transaction_read_only='off'"), "{text}");
+    limited.world.answer(server, Status::Idle);
+    assert!(limited.world.text(server).contains("insert"));
 }

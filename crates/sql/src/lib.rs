@@ -12,6 +12,7 @@ mod parameterized;
 mod pins;
 mod plain;
 pub mod probe;
+mod read_only;
 pub mod routing;
 mod settings_set;
 mod shape;
@@ -25,6 +26,7 @@ pub use lexer::Backslash;
 pub use parameterized::parameterized;
 pub use pins::plainly_pins;
 pub use plain::plainly_hides_nothing;
+pub use read_only::{READ_ONLY_TEXT_BYTES, ReadOnlyText, read_only};
 pub use routing::{
     PriorityHint, RouteHint, Routing, RoutingNames, priority_hint, route_hint, routing, routing_at_a_glance,
 };

@@ -18,8 +18,8 @@ pub use set_config::ConfigCall;
 pub use setting::{Scope, SetCommand, SettingValue, Value};
 
 use crate::lexer::{Backslash, Lexer};
-use cursor::Tokens;
-pub(crate) use cursor::{is_word, split};
+pub(crate) use command::analyse;
+pub(crate) use cursor::{Tokens, is_word, split};
 
 /// What is looked at of a text, in bytes; what follows may do anything.
 pub(crate) const ANALYSED_BYTES: usize = 64 * 1024;
@@ -245,7 +245,7 @@ pub fn statements(text: &[u8], backslash: Backslash) -> Vec<Statement> {
             found.push(Statement::unknown());
             return found;
         }
-        found.push(command::analyse(Tokens::new(part), MAX_DEPTH));
+        found.push(analyse(Tokens::new(part), MAX_DEPTH));
     }
     // The last one may go on behind what was looked at, and others may follow.
     if !is_whole && let Some(last) = found.last_mut() {

@@ -55,7 +55,8 @@ impl Control {
     }
 
     pub(crate) fn put_in_force(&mut self, config: Config) {
-        self.config = Arc::new(self.topologies.apply(config));
+        let config = self.topologies.apply(config);
+        self.config = Arc::new(self.with_role_members(config));
         // A shorter `stats_period` does not wait for the end of a long one.
         self.shorten_sample_period();
         self.push(Output::Configured(Arc::clone(&self.config)));

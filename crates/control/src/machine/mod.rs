@@ -61,6 +61,8 @@ pub struct Control {
     pub(crate) pools: PoolEditor,
     /// Lines of `quotas_file` that are being changed, and for whom.
     pub(crate) quota_changes: VecDeque<(Requester, String)>,
+    /// The members of roles that are groups, as far as PostgreSQL has said who they are.
+    pub(crate) role_members: quota::RoleMembers,
     /// Server queries that are EXPLAINs.
     pub(crate) explains: BTreeSet<u64>,
     pub(crate) now_us: u64,
@@ -86,6 +88,7 @@ impl Control {
             loading: VecDeque::new(),
             pools: PoolEditor::default(),
             quota_changes: VecDeque::new(),
+            role_members: quota::RoleMembers::default(),
             explains: BTreeSet::new(),
             now_us,
             next_sample_us,
@@ -120,6 +123,7 @@ impl Control {
             Input::PoolsRead(outcome) => self.pools_read(outcome),
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
             Input::QuotaChanged(outcome) => self.quota_changed(outcome),
+            Input::RoleMembers(members) => self.role_members_known(members),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
             Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}

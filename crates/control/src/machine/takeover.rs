@@ -19,7 +19,7 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
     }
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
     log_command(control, "TAKEOVER", None);
-    let note = control.pause_state.note() + &control.topologies.note();
+    let note = control.pause_state.note() + &control.topologies.note() + &control.role_members_note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");
     Ok(())
@@ -73,7 +73,8 @@ impl Control {
     pub fn import(&mut self, note: &str) {
         self.pause_state = PauseState::from_note(note);
         self.topologies = Topologies::from_note(note, &self.config);
-        if !self.topologies.is_empty() {
+        let knows_members = self.import_role_members(note);
+        if knows_members || !self.topologies.is_empty() {
             self.put_in_force(Config::clone(&self.config.clone()));
         }
         // These have no requester.

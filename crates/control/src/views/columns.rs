@@ -370,6 +370,7 @@ columns! {
         GraceEnds: text "grace_ends",
         PeriodEnds: text "period_ends",
         State: text "state",
+        Members: numeric "members",
     }
 }
 

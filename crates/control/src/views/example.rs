@@ -254,6 +254,7 @@ fn quotas() -> Listing {
         grace_ends_s: Some(1_764_806_400),
         period_ends_s: Some(1_764_288_000),
         state: quota::State::Soft,
+        members: None,
     }])
 }
 

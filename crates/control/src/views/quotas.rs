@@ -19,6 +19,7 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
             time(row.grace_ends_s),
             time(row.period_ends_s),
             row.state.word().into(),
+            row.members.map_or(Cell::Null, Cell::Sum),
         ]
     })
     .collect()

@@ -1,5 +1,6 @@
 //! The first message of an idle client: whether a server has to be checked out for it.
 
+use wire::frame::{HEADER_BYTES, Header};
 use wire::tag::frontend as tag;
 
 use super::header;
@@ -50,4 +51,19 @@ pub fn first_message(bytes: &[u8], frame_bytes_max: u32) -> FirstMessage {
             other => FirstMessage::Fault(ClientFault::UnknownTag(other)),
         },
     }
+}
+
+/// Whether this Query is a BEGIN and nothing else; None if that cannot be said before more of it is here.
+#[inline(always)]
+pub(super) fn begins_block(header: Header, rest: &[u8]) -> Option<bool> {
+    const BYTES: u32 = 64;
+    if header.frame_bytes > BYTES {
+        return Some(false);
+    }
+    if header.frame_bytes as usize == HEADER_BYTES || !rest.get(HEADER_BYTES)?.eq_ignore_ascii_case(&b'b') {
+        return Some(false);
+    }
+    let text = rest.get(HEADER_BYTES..header.frame_bytes as usize)?;
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    Some(!text.strip_suffix(b";").unwrap_or(text).contains(&b';'))
 }

@@ -1,17 +1,28 @@
 //! Requests for statements that are not there, or are there already: what PostgreSQL would refuse is refused by the server,
-//! in its place in the stream, so that what follows in the segment is skipped there as well.
+//! in its place in the stream, so that what follows in the segment is skipped there as well. And what a client that may read only may not send.
 
 use wire::frame::Header;
 use wire::rename;
 use wire::tag::frontend as tag;
 
 use super::prepare::Prerequisite;
-use super::{RequestAction, Step, send};
+use super::{RequestAction, RequestOutcome, Step, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::parse_message;
-use crate::{Boundary, Output, PendingReply, Reader, StatementId};
+use crate::statement_guard::Guarded;
+use crate::{Boundary, ClientFault, Output, PendingReply, Reader, StatementId};
 
 impl Step<'_, '_> {
+    /// What comes of a frame that its client may not send, or that has to be here to its end before that can be said.
+    #[inline(always)]
+    pub(super) fn guarded(&mut self, header: Header, rest: &[u8]) -> Option<RequestOutcome> {
+        match self.context.guard.as_deref_mut()?.judge(header, rest) {
+            Guarded::Passes => None,
+            Guarded::Incomplete => Some(RequestOutcome::All),
+            Guarded::Refused => Some(ClientFault::ReadOnly.into()),
+        }
+    }
+
     /// Parse of a name that is taken. The server has that statement under its shared name, under which it judges this one: the
     /// text first, the name last.
     #[cold]

@@ -9,6 +9,7 @@ pub(crate) mod routed;
 
 use std::sync::Arc;
 
+use crate::link::storage::StorageState;
 use pool::{CancelKeyPrefix, FairShare, QueuePosition};
 use quota::ClientMeters;
 use session::replication::Kind;
@@ -139,6 +140,8 @@ pub(crate) struct ClientQuota {
     pub(crate) was_warned: bool,
     /// The name that it has given at login.
     pub(crate) application_name: Box<str>,
+    /// What storage quotas hold it to.
+    pub(crate) storage: StorageState,
 }
 
 /// A request that is refused (`queue_limit`, `queue_target`, quotas).
@@ -149,6 +152,8 @@ pub(crate) struct Refusal {
     pub(crate) request: RefusedRequest,
     /// Its Close messages are done here, as far as that is possible, so that what is behind them is refused, too.
     pub(crate) closes: bool,
+    /// Requests behind it are judged by themselves.
+    pub(crate) once: bool,
 }
 
 /// A client's request for a dedicated server.

@@ -39,4 +39,5 @@ mod shuffle;
 pub(crate) mod sql_statements;
 pub(crate) mod standbys;
 pub(crate) mod startup_values;
+pub(crate) mod storage;
 pub(crate) mod waits;

@@ -97,8 +97,13 @@ fn refuse(core: &mut Core, conn: ConnId, why: &str) {
         return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
     }
     let code = sqlstate::TOO_MANY_CONNECTIONS;
-    client.refusal =
-        Some(Box::new(Refusal { text, code, request: RefusedRequest::default(), closes: false }));
+    client.refusal = Some(Box::new(Refusal {
+        text,
+        code,
+        request: RefusedRequest::default(),
+        closes: false,
+        once: false,
+    }));
     pins::release(core, conn); // One was reserved for the request.
     notify::flush_ready(core, conn); // What has come while it waited is between two requests.
     answer_refused(core, conn);
@@ -138,6 +143,9 @@ pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {
                 }
                 if matches!(answer, RefusedAnswer::Ready | RefusedAnswer::ErrorAndReady) {
                     encode::ready(&mut answers, Status::Idle);
+                    if refusal.once {
+                        break Then::IsServed;
+                    }
                 }
             }
             RefusedMessage::Spared

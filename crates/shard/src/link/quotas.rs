@@ -15,7 +15,8 @@ use crate::ConnId;
 use crate::client::{Client, ClientQuota, Refusal};
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{client_end, overload};
+use crate::link::storage::StorageState;
+use crate::link::{client_end, overload, storage};
 use crate::server::Server;
 
 /// Counts the connection of a client that has logged in. False: there are too many, and the client got the error.
@@ -52,8 +53,13 @@ fn attach(core: &mut Core, conn: ConnId, meters: ClientMeters, logs_in: bool) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     (client.used_queries, client.used_bytes) = (0, 0);
     let application_name = application_name(client, logs_in).into();
-    client.quota =
-        Some(Box::new(ClientQuota { meters, settled_us: now_us, was_warned: false, application_name }));
+    client.quota = Some(Box::new(ClientQuota {
+        meters,
+        settled_us: now_us,
+        was_warned: false,
+        application_name,
+        storage: StorageState::default(),
+    }));
 }
 
 /// The name that a client has given at login, which SET does not change; without what `application_name_add_host` has added.
@@ -88,10 +94,14 @@ fn is_administrator(global: &Global, user: &str) -> bool {
 /// Other quotas are in force: all clients have the meters of their subjects.
 pub(crate) fn configured(core: &mut Core) {
     let quotas = Arc::clone(&core.config.quotas);
-    core.has_quotas = !quotas.is_empty();
-    core.pool_registry.with_quotas(&mut |book| book.set_rules(&quotas));
     let is_client = |conn: &Conn| matches!(conn, Conn::Client(client) if client.counted.is_in_pool());
-    for conn in core.conns.ids(is_client) {
+    let clients = core.conns.ids(is_client);
+    // As long as a client's setting is a quota's, it has to be given back before its next transaction.
+    let is_set = clients.iter().any(|conn| core.conns.client(*conn).is_some_and(storage::is_set));
+    core.has_quotas = !quotas.is_empty() || is_set;
+    core.has_storage_quotas = quotas.limits_storage(None) || is_set;
+    core.pool_registry.with_quotas(&mut |book| book.set_rules(&quotas));
+    for conn in clients {
         if core.has_quotas {
             moves(core, conn);
         } else if let Some(client) = core.client(conn) {
@@ -169,6 +179,11 @@ pub(crate) fn answered_without_server(core: &mut Core, conn: ConnId, bytes: u64)
 #[cold]
 #[inline(never)]
 pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
+    let is_stopped = refuses_request(core, conn, request);
+    is_stopped || core.has_storage_quotas && storage::stops(core, conn, request)
+}
+
+fn refuses_request(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
     let Some(client) = core.conns.client(conn) else { return false };
     let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
         return false;
@@ -193,15 +208,22 @@ pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         code: sqlstate::CONFIGURATION_LIMIT,
         request: RefusedRequest::default(),
         closes: true,
+        once: false,
     }));
     overload::answer_refused(core, conn);
     true
 }
 
-/// A client that keeps its server begins a request outside of a transaction. True: its quota refuses it, and the client is closed, because its server has what its session holds.
+/// A client that keeps its server begins a request outside of a transaction, if that is so. True: it waits for a setting, or its quota refuses it, and the client is closed, because
+/// its server has what its session holds.
 #[cold]
 #[inline(never)]
-pub(crate) fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
+pub(crate) fn stops_linked(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) -> bool {
+    let is_ended = ends_session(core, conn, server);
+    is_ended || core.has_storage_quotas && storage::sets_first(core, conn, server, bytes)
+}
+
+fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
     let Some((client, server)) = core.conns.linked(conn, server) else { return false };
     let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
         return false;
@@ -223,6 +245,9 @@ pub(crate) fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> boo
 #[inline]
 pub(crate) fn refuses(client: &Client, server: &Server) -> bool {
     let concern = client.quota.as_ref().and_then(|quota| quota.meters.concern());
+    if server.dedicated.is_none() && storage::holds(client) {
+        return true;
+    }
     server.dedicated.is_none() && concern.is_some_and(|(standing, _)| standing == Standing::Refused)
 }
 

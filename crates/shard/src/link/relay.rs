@@ -3,7 +3,9 @@
 //! Owns the two directions and the outcome of each step. Checkout and release are `checkout`'s; pausing reads is
 //! `backpressure`'s.
 
-use session::{ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome, ServerFault};
+use session::{
+    ClientFault, ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome, ServerFault,
+};
 use telemetry::Level;
 use wire::sqlstate;
 
@@ -15,7 +17,7 @@ use crate::core::Core;
 use crate::link::{
     backpressure, cached, checkout, client_end, deferred_begin, first_message, internal_query,
     leading_settings, left_behind, notify, parameters, quotas, repeat, routing, sequences, server_end,
-    startup_values,
+    startup_values, storage,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::outbox::Sides;
@@ -59,7 +61,7 @@ impl Input<'_> {
 /// Bytes from a client that has a server.
 #[inline]
 pub(crate) fn linked_client_received(core: &mut Core, conn: ConnId, server: ConnId, bytes: &[u8]) {
-    if core.has_quotas && quotas::ends_session(core, conn, server) {
+    if core.has_quotas && quotas::stops_linked(core, conn, server, bytes) {
         return;
     }
     forward_to_server(core, conn, server, Input::Received(bytes));
@@ -142,13 +144,17 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         deferred_begin::send(client, server, &mut core.outbox, server_conn);
     }
     let local_pool = core.local_pools.get_mut(server.pool);
+    let one_at_a_time = core.has_quotas && quotas::refuses(client, server);
+    let is_guarded = core.has_storage_quotas && server.dedicated.is_none();
+    let guard = client.quota.as_deref_mut().filter(|_| is_guarded).map(storage::guard);
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max: statements_max(global, server),
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
-        one_at_a_time: core.has_quotas && quotas::refuses(client, server),
+        one_at_a_time,
+        guard,
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,
@@ -166,6 +172,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let allowed = if is_watched { client.routed.allowed(bytes) } else { bytes.len() };
     let (outcome, done) =
         client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
+    let sent = (context.parsed, context.parsed_on_server, context.bound);
     if is_watched && client.routed.sent(done) {
         server.attempt.begin(&bytes[..done], || server.protocol.take_unread());
     }
@@ -175,7 +182,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
-        count_request(local_pool, client, done, &context);
+        count_request(local_pool, client, done, sent);
     }
     if is_watched && client.recording.is_some() {
         cached::sent((client, server), &core.local_pools, &mut core.query_caches, &bytes[..done]);
@@ -200,11 +207,16 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
 
 /// Counts what a client has sent, and what it has prepared, if it has any statements.
 #[inline(always)]
-fn count_request(local_pool: &mut LocalPool, client: &mut Client, bytes: usize, sent: &RequestContext<'_>) {
+fn count_request(
+    local_pool: &mut LocalPool,
+    client: &mut Client,
+    bytes: usize,
+    (parsed, parsed_on_server, bound): (u64, u64, u64),
+) {
     client.used_bytes += bytes as u64;
     local_pool.counters.bytes_received += bytes as u64;
     if client.request.statements.is_some() {
-        local_pool.prepared(sent.parsed, sent.parsed_on_server, sent.bound);
+        local_pool.prepared(parsed, parsed_on_server, bound);
     }
 }
 
@@ -251,6 +263,9 @@ fn held_back(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
 #[cold]
 fn requests_ended(core: &mut Core, client_conn: ConnId, outcome: &RequestOutcome) {
     match outcome {
+        RequestOutcome::Fault(fault) if **fault == ClientFault::ReadOnly => {
+            storage::refuse(core, client_conn)
+        }
         RequestOutcome::Fault(fault) => client_end::client_fault(core, client_conn, fault),
         _ => client_end::disconnect_client(core, client_conn, "client close request"),
     }
@@ -495,7 +510,7 @@ fn requests_answered(
     }
     let is_linked = |client: &Client| matches!(client.phase, Phase::Linked(server) if server == server_conn);
     if is_judged && core.conns.client(client_conn).is_some_and(is_linked) {
-        if quotas::ends_session(core, client_conn, server_conn) {
+        if quotas::stops_linked(core, client_conn, server_conn, &[]) {
             return;
         }
         send_blocked_requests(core, server_conn, client_conn);

@@ -13,7 +13,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::console_session::PendingStatement;
 use crate::core::Core;
-use crate::link::{client_end, opening, pins, server_end};
+use crate::link::{client_end, opening, pins, server_end, storage};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::pools::standbys;
@@ -220,7 +220,11 @@ fn send_export(core: &mut Core, what: Export) {
     core.act(Action::Export(Box::new(what)));
 }
 
-fn client_state(core: &Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
+fn client_state(core: &mut Core, conn: ConnId, phase: &str) -> Option<Vec<u8>> {
+    if core.has_storage_quotas {
+        storage::give_back(core, conn);
+    }
+    let core = &*core;
     let client = core.conns.client(conn)?;
     let mut out = FieldsOut::new();
     if let Some(local_pool) = core.local_pools.of(client.pool) {

@@ -9,7 +9,7 @@ use super::{Access, Changes, Command, Discarded, Statement, Target};
 use crate::lexer::Kind;
 
 /// What the statement of these tokens is. `depth`: how many statements inside of it may be followed.
-pub(super) fn analyse(mut tokens: Tokens<'_>, depth: u8) -> Statement {
+pub(crate) fn analyse(mut tokens: Tokens<'_>, depth: u8) -> Statement {
     let whole = tokens;
     if tokens.takes_kind(Kind::Open) {
         return query(whole, Command::Select);

@@ -8,12 +8,12 @@ const NAME_BYTES: usize = 63;
 
 /// The tokens of a statement from here on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tokens<'a> {
+pub(crate) struct Tokens<'a> {
     rest: &'a [Token<'a>],
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn new(rest: &'a [Token<'a>]) -> Tokens<'a> {
+    pub(crate) fn new(rest: &'a [Token<'a>]) -> Tokens<'a> {
         Tokens { rest }
     }
 

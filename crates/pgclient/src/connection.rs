@@ -18,7 +18,8 @@ use wire::tag::backend as tag;
 use wire::{backend, encode};
 
 use crate::System;
-use crate::target::{Place, Target};
+use crate::account::Account;
+use crate::place::Place;
 
 /// The longest message of an answer.
 const FRAME_BYTES: u32 = 1024 * 1024;
@@ -29,12 +30,9 @@ const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What the server's log and pg_stat_activity show.
-const APPLICATION_NAME: &[u8] = b"weir query cache";
-
 /// Why a server cannot be used.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The network's.
     Io(io::Error),
     /// No answer in time.
@@ -47,16 +45,16 @@ pub(crate) enum Failure {
 
 /// An ErrorResponse.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// Its SQLSTATE.
-    pub(crate) code: String,
+    pub code: String,
     /// Its message.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Refusal {
     /// Reads its body.
-    pub(crate) fn read(body: &[u8]) -> Refusal {
+    pub fn read(body: &[u8]) -> Refusal {
         let fields = wire::error::parse(body);
         let text = |field: Option<&[u8]>| String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
         Refusal { code: text(fields.code()), message: text(fields.message()) }
@@ -84,7 +82,7 @@ impl From<io::Error> for Failure {
 }
 
 /// The result of a step.
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub type Outcome<T> = Result<T, Failure>;
 
 /// A socket of either kind.
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -182,7 +180,7 @@ impl Channel {
 }
 
 /// A connection that is logged in.
-pub(crate) struct Connection {
+pub struct Connection {
     channel: Channel,
     /// Received with the end of the login.
     behind: Vec<u8>,
@@ -191,8 +189,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects and logs in; `is_replication` for a WAL sender of the database.
-    pub(crate) async fn open(
-        target: &Target,
+    pub async fn open(
+        account: &Account,
         place: &Place,
         tls_config: &TlsConfig,
         (system, is_replication): (System, bool),
@@ -203,19 +201,19 @@ impl Connection {
             if let Some(host) = host.filter(|_| tls_config.servers.mode != SslMode::Disable) {
                 channel.secure(tls_config, host).await?;
             }
-            login(channel, target, system, is_replication).await
+            login(channel, account, system, is_replication).await
         };
-        timeout(target.connect_timeout, opening).await.map_err(|_| Failure::TimedOut)?
+        timeout(account.connect_timeout, opening).await.map_err(|_| Failure::TimedOut)?
     }
 
     /// Runs one or several statements; the rows of all of them, in order.
-    pub(crate) async fn ask(&mut self, text: &str) -> Outcome<Vec<Row>> {
+    pub async fn ask(&mut self, text: &str) -> Outcome<Vec<Row>> {
         let limit = self.limit;
         timeout(limit, self.ask_for_long(text)).await.map_err(|_| Failure::TimedOut)?
     }
 
     /// The same without a limit of time.
-    pub(crate) async fn ask_for_long(&mut self, text: &str) -> Outcome<Vec<Row>> {
+    pub async fn ask_for_long(&mut self, text: &str) -> Outcome<Vec<Row>> {
         self.query(text).await?;
         let (mut frames, mut answer) = (Frames::new(FRAME_BYTES), Answer::default());
         frames.push(&std::mem::take(&mut self.behind));
@@ -233,7 +231,7 @@ impl Connection {
     }
 
     /// Begins to stream: the bytes that came behind the server's agreement.
-    pub(crate) async fn start_stream(&mut self, text: &str) -> Outcome<Vec<u8>> {
+    pub async fn start_stream(&mut self, text: &str) -> Outcome<Vec<u8>> {
         self.query(text).await?;
         let mut frames = Frames::new(FRAME_BYTES);
         frames.push(&std::mem::take(&mut self.behind));
@@ -258,12 +256,12 @@ impl Connection {
     }
 
     /// The next bytes. May be dropped and called again.
-    pub(crate) async fn receive(&mut self) -> Outcome<&[u8]> {
+    pub async fn receive(&mut self) -> Outcome<&[u8]> {
         self.channel.receive().await
     }
 
     /// Sends a message inside of CopyData.
-    pub(crate) async fn send_copy(&mut self, data: &[u8]) -> Outcome<()> {
+    pub async fn send_copy(&mut self, data: &[u8]) -> Outcome<()> {
         let mut bytes = Vec::new();
         encode::copy_data(&mut bytes, data);
         let limit = self.limit;
@@ -335,14 +333,14 @@ async fn unix(path: &str) -> io::Result<Box<dyn Socket>> {
 
 async fn login(
     mut channel: Channel,
-    target: &Target,
+    account: &Account,
     mut system: System,
     is_replication: bool,
 ) -> Outcome<Connection> {
     let mut parameters: Vec<(&[u8], &[u8])> = vec![
-        (b"user", target.user.as_bytes()),
-        (b"database", target.dbname.as_bytes()),
-        (b"application_name", APPLICATION_NAME),
+        (b"user", account.user.as_bytes()),
+        (b"database", account.dbname.as_bytes()),
+        (b"application_name", account.application_name.as_bytes()),
         (b"client_encoding", b"UTF8"),
     ];
     if is_replication {
@@ -350,7 +348,7 @@ async fn login(
     }
     channel.send(&ServerLogin::startup(&parameters)).await?;
     let end_point = channel.tls.as_ref().and_then(|tls| tls.negotiated().end_point);
-    let mut exchange = ServerLogin::new(&target.user, &target.credentials(), None).bound_to(end_point);
+    let mut exchange = ServerLogin::new(&account.user, &account.credentials(), None).bound_to(end_point);
     let mut keys = ServerKeyCache::default();
     let mut step = LoginStep::Send(Vec::new());
     loop {
@@ -369,7 +367,7 @@ async fn login(
             }
             LoginStep::Identified => exchange.identified(),
             LoginStep::Ready(_, behind) => {
-                return Ok(Connection { channel, behind, limit: target.connect_timeout });
+                return Ok(Connection { channel, behind, limit: account.connect_timeout });
             }
             LoginStep::Refused(body) => return Err(Failure::Refused(Refusal::read(&body))),
             LoginStep::Auth(fault) => return Err(Failure::Other(format!("login failed: {fault}"))),

@@ -1,0 +1,25 @@
+//! A small client of PostgreSQL for Weir's threads that ask servers by themselves: where servers are, login, TLS, simple queries, streams.
+//!
+//! Owns no thread and no state; which server is asked what, and when, is its callers'.
+#![forbid(unsafe_code)]
+
+mod account;
+mod connection;
+mod place;
+
+pub use account::Account;
+pub use connection::{Connection, Failure, Outcome, Refusal};
+pub use place::{Place, places};
+
+/// What only the system knows.
+#[derive(Clone, Copy)]
+pub struct System {
+    /// Bytes that cannot be guessed.
+    pub fill_random: fn(&mut [u8]),
+}
+
+impl auth::Entropy for System {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        (self.fill_random)(bytes);
+    }
+}
