@@ -9,11 +9,10 @@ pub(crate) mod routed;
 
 use std::sync::Arc;
 
-use crate::link::storage::StorageState;
 use pool::{CancelKeyPrefix, FairShare, QueuePosition};
 use quota::ClientMeters;
 use session::replication::Kind;
-use session::{ClientStream, Listening, Parameters, RefusedRequest, Replication, Tracked};
+use session::{ClientStream, Listening, Parameters, RefusedRequest, Replication, StatementGuard, Tracked};
 use settings::{Config, PoolMode};
 use tls::NegotiatedTls;
 
@@ -142,6 +141,16 @@ pub(crate) struct ClientQuota {
     pub(crate) application_name: Box<str>,
     /// What storage quotas hold it to.
     pub(crate) storage: StorageState,
+}
+
+/// What a client with storage quotas is held to (`link/storage.rs`).
+#[derive(Debug, Default)]
+pub(crate) struct StorageState {
+    pub(crate) guard: StatementGuard,
+    /// The transaction that runs, or the next one, began with the setting on: PostgreSQL holds it to reading.
+    pub(crate) is_read_only: bool,
+    /// The setting is the quota's; the client's own value.
+    pub(crate) own: Option<Option<Arc<str>>>,
 }
 
 /// A request that is refused (`queue_limit`, `queue_target`, quotas).

@@ -12,10 +12,9 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
-use crate::client::{Client, ClientQuota, Refusal};
+use crate::client::{Client, ClientQuota, Refusal, StorageState};
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::storage::StorageState;
 use crate::link::{client_end, overload, storage};
 use crate::server::Server;
 

@@ -5,6 +5,7 @@
 
 use session::{
     ClientFault, ErrorSeen, ReplyContext, ReplyOutcome, RequestContext, RequestOutcome, ServerFault,
+    ServerProtocol,
 };
 use telemetry::Level;
 use wire::sqlstate;
@@ -133,8 +134,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let (bytes, received) = input.bytes();
     let (now_us, global) = (core.now.mono_us, &core.config.global);
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
-    let protocol = &server.protocol;
-    let begins = (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some();
+    let begins = begins_request(&server.protocol);
     if client.deferred_begin.is_some() {
         let is_left_behind = server.protocol.ends_requests() && server.protocol.is_quiet();
         if is_left_behind || deferred_begin::waits_for_sequences(client, server, &core.registry, bytes) {
@@ -144,17 +144,14 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         deferred_begin::send(client, server, &mut core.outbox, server_conn);
     }
     let local_pool = core.local_pools.get_mut(server.pool);
-    let one_at_a_time = core.has_quotas && quotas::refuses(client, server);
-    let is_guarded = core.has_storage_quotas && server.dedicated.is_none();
-    let guard = client.quota.as_deref_mut().filter(|_| is_guarded).map(storage::guard);
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max: statements_max(global, server),
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
-        one_at_a_time,
-        guard,
+        one_at_a_time: core.has_quotas && quotas::refuses(client, server),
+        guard: if core.has_storage_quotas { storage::guard(&mut client.quota, server) } else { None },
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,
@@ -172,7 +169,6 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let allowed = if is_watched { client.routed.allowed(bytes) } else { bytes.len() };
     let (outcome, done) =
         client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
-    let sent = (context.parsed, context.parsed_on_server, context.bound);
     if is_watched && client.routed.sent(done) {
         server.attempt.begin(&bytes[..done], || server.protocol.take_unread());
     }
@@ -182,7 +178,13 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         (client.request_us, server.query_us) = (now_us, now_us);
     }
     if let Some(local_pool) = local_pool {
-        count_request(local_pool, client, done, sent);
+        count_request(
+            local_pool,
+            &mut client.used_bytes,
+            client.request.statements.is_some(),
+            done,
+            &context,
+        );
     }
     if is_watched && client.recording.is_some() {
         cached::sent((client, server), &core.local_pools, &mut core.query_caches, &bytes[..done]);
@@ -205,18 +207,25 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     step_ended(core, client_conn, server_conn, &outcome, kept, asked_nothing);
 }
 
+/// What the client sends next is the beginning of a request.
+#[inline(always)]
+fn begins_request(protocol: &ServerProtocol) -> bool {
+    (!protocol.is_busy() || protocol.awaits_request()) && protocol.boundary().is_some()
+}
+
 /// Counts what a client has sent, and what it has prepared, if it has any statements.
 #[inline(always)]
 fn count_request(
     local_pool: &mut LocalPool,
-    client: &mut Client,
+    used_bytes: &mut u64,
+    has_statements: bool,
     bytes: usize,
-    (parsed, parsed_on_server, bound): (u64, u64, u64),
+    sent: &RequestContext<'_>,
 ) {
-    client.used_bytes += bytes as u64;
+    *used_bytes += bytes as u64;
     local_pool.counters.bytes_received += bytes as u64;
-    if client.request.statements.is_some() {
-        local_pool.prepared(parsed, parsed_on_server, bound);
+    if has_statements {
+        local_pool.prepared(sent.parsed, sent.parsed_on_server, sent.bound);
     }
 }
 

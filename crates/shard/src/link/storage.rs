@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use quota::StorageStanding;
-use session::{GuardMode, Parameters, RefusedRequest, StatementGuard};
+use session::{GuardMode, Parameters, RefusedRequest, StatementGuard, Tracked};
 use telemetry::Level;
 use wire::{encode, sqlstate};
 
@@ -14,19 +14,10 @@ use crate::ConnId;
 use crate::client::{Client, ClientQuota, Refusal};
 use crate::core::Core;
 use crate::link::{client_end, overload, startup_values};
+use crate::server::Server;
 
 /// The setting.
 const SETTING: &str = "default_transaction_read_only";
-
-/// What a client with storage quotas is held to.
-#[derive(Debug, Default)]
-pub(crate) struct StorageState {
-    pub(crate) guard: StatementGuard,
-    /// The transaction that runs, or the next one, began with the setting on: PostgreSQL holds it to reading.
-    is_read_only: bool,
-    /// The setting is the quota's; the client's own value.
-    own: Option<Option<Arc<str>>>,
-}
 
 fn standing(client: &Client) -> StorageStanding {
     client.quota.as_ref().map_or(StorageStanding::Free, |quota| quota.meters.storage())
@@ -34,7 +25,11 @@ fn standing(client: &Client) -> StorageStanding {
 
 /// How what a client sends now is held to reading.
 #[inline(never)]
-pub(crate) fn guard(quota: &mut ClientQuota) -> &mut StatementGuard {
+pub(crate) fn guard<'a>(
+    quota: &'a mut Option<Box<ClientQuota>>,
+    server: &Server,
+) -> Option<&'a mut StatementGuard> {
+    let quota = quota.as_deref_mut().filter(|_| server.dedicated.is_none())?;
     let standing = quota.meters.storage();
     let state = &mut quota.storage;
     state.guard.set_mode(match standing {
@@ -44,7 +39,7 @@ pub(crate) fn guard(quota: &mut ClientQuota) -> &mut StatementGuard {
         // It began before the limit was reached.
         StorageStanding::ReadsOnly => GuardMode::Words { deletes: false },
     });
-    &mut state.guard
+    Some(&mut state.guard)
 }
 
 /// Whether each request of a client waits for the answer of the one before: what that has set is looked at first.
@@ -92,6 +87,13 @@ pub(crate) fn give_back(core: &mut Core, conn: ConnId) {
     let Some(client) = core.conns.client_mut(conn) else { return };
     let own = client.quota.as_mut().and_then(|quota| quota.storage.own.take());
     restore(&mut client.parameters, position, own);
+}
+
+/// A client has come with its server, whose setting may be a quota's: the client's is its own, and is set before its next transaction.
+pub(crate) fn keep_own(tracked: &Tracked, parameters: &mut Parameters, own: &Parameters) {
+    if let Some(position) = tracked.position(SETTING.as_bytes()) {
+        parameters.take_over(position, own);
+    }
 }
 
 /// Whether a client's setting is the quota's.

@@ -25,7 +25,7 @@ use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
     backpressure, cancel_keys, checkout, client_end, fair, first_message, greet, listener, opening, permits,
-    pins, quotas, relay, routing, server_end, standbys,
+    pins, quotas, relay, routing, server_end, standbys, storage,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -200,7 +200,10 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     let Some((client, server)) = core.conns.linked(conn, server_conn) else { return };
     client.phase = client::Phase::Linked(server_conn);
     client.server_used_last = Some(server_conn.0);
-    client.parameters = server.protocol.parameters.clone();
+    let own = std::mem::replace(&mut client.parameters, server.protocol.parameters.clone());
+    if core.has_storage_quotas {
+        storage::keep_own(&core.tracked, &mut client.parameters, &own);
+    }
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
         fair::begin(client, server, local_pool, &core.pool_registry, core.now.mono_us);
     }
