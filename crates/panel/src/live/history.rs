@@ -184,8 +184,9 @@ impl History {
 
     /// The rows of a span, in the finest steps that reach back so far; the one that is under way too.
     fn span_rows(&self, span: TimeSpan) -> Option<SpanRows> {
-        let to = span.to.min(self.newest);
-        let from = span.from.clamp((self.newest + 1).saturating_sub(DAY), to);
+        let oldest = (self.newest + 1).saturating_sub(DAY).min(self.newest);
+        let to = span.to.clamp(oldest, self.newest);
+        let from = span.from.clamp(oldest, to);
         let reaches = |tier: &&Tier| from + tier.reach() > self.newest;
         let tier = self.tiers.iter().find(reaches).or(self.tiers.last())?;
         let from = from - from % tier.step;
@@ -390,6 +391,8 @@ mod tests {
         let zoomed = history.series(Some("app"), TimeSpan { from: 150_000, to: 150_599 });
         assert_eq!((zoomed.step_seconds, zoomed.series["xact_rate"].len()), (60, 10));
         assert_eq!(zoomed.series["xact_rate"][0], Some(150_029.5));
+        let before = history.series(None, TimeSpan { from: 0, to: 5 });
+        assert_eq!((before.from, before.series["clients"].len()), (113_580, 1), "before all that is kept");
     }
 
     #[test]
