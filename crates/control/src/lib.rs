@@ -24,8 +24,8 @@ pub use interface::{ExplainOutcome, ExplainRequest, Input, Operation, Output, Pr
 pub use machine::{Argument, COMMANDS, CommandRow, Control};
 pub use messages::Signal;
 pub use pools::{
-    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, ServerInfo, WriteFault,
-    cluster_id, clusters, is_pool_setting, pool_settings,
+    Budget, Cluster, PoolChange, PoolError, PoolOutcome, PoolRequest, PoolSpec, RequestedSize, ServerInfo,
+    WriteFault, cluster_id, clusters, is_pool_setting, pool_settings,
 };
 pub use statement::{PanelQuery, ParseError, Statement};
 pub use topology::{PatroniError, Switchover};

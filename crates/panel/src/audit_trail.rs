@@ -32,6 +32,8 @@ pub(crate) enum AuditKind {
     Start,
     /// The process took over from another.
     Takeover,
+    /// A pool that sizes itself has another size: of marks only.
+    PoolSize,
 }
 
 /// One thing that was done.

@@ -115,6 +115,15 @@ impl ControlClient {
         self.query(Role::Admin, statement, drop).await
     }
 
+    /// Changes a line of `quotas_file`, as SET QUOTA does.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub(crate) async fn set_quota(&self, line: String) -> Result<(), ControlError> {
+        let statement = Statement::Set { key: "quota".to_owned(), value: line };
+        self.query(Role::Admin, statement, drop).await
+    }
+
     /// All rows of a view. For small views; see [`ControlClient::for_each_row`].
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use control::{
     clusters, is_pool_setting,
 };
 use serde::Serialize;
-use settings::{Config, DATABASE, Database, PoolMode};
+use settings::{Config, DATABASE, Database, PoolMode, SizeBounds};
 use utoipa::ToSchema;
 
 use crate::table::{ViewRow, ViewTable};
@@ -57,8 +57,14 @@ pub(crate) struct PoolView {
     #[schema(required)]
     pub(crate) user: Option<String>,
     pub(crate) mode: Mode,
-    /// Server connections.
+    /// Server connections; of a pool that sizes itself the largest that it may have.
     pub(crate) size: u32,
+    /// `pool_size` as its entry has it, a number or `auto`; null where the entry has none, and `default_pool_size` counts.
+    #[schema(required)]
+    size_setting: Option<String>,
+    /// The bounds of a pool that sizes itself; null where it does not.
+    #[schema(required)]
+    auto_size: Option<AutoSizeBounds>,
     /// Other keys of its entry that are not the default, as a file has them, without passwords.
     settings: BTreeMap<&'static str, String>,
     /// `panel` or `file`: whether Weir may write the file that it stands in.
@@ -73,6 +79,22 @@ pub(crate) struct PoolView {
     server_error: Option<ServerErrorView>,
     live: PoolCounts,
     pins: PoolPins,
+}
+
+/// Between what a pool finds its size.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema, PartialEq, Eq)]
+pub(crate) struct AutoSizeBounds {
+    min: u32,
+    max: u32,
+}
+
+impl AutoSizeBounds {
+    fn of(bounds: SizeBounds) -> Option<AutoSizeBounds> {
+        match bounds {
+            SizeBounds::Fixed(_) => None,
+            SizeBounds::Auto { min, max } => Some(AutoSizeBounds { min, max }),
+        }
+    }
 }
 
 /// Clients that keep a server connection because of what their sessions hold (`session_state = virtual`).
@@ -320,6 +342,8 @@ impl Inventory {
             user: database.user.clone(),
             mode: config.pool_mode(database, user).into(),
             size: config.pool_size(database, user).largest(),
+            size_setting: database.pool_size.map(|size| size.to_string()),
+            auto_size: AutoSizeBounds::of(config.pool_size(database, user)),
             settings: settings_of(database),
             origin: if is_ours { PoolOrigin::Panel } else { PoolOrigin::File },
             writable: is_ours,

@@ -26,6 +26,7 @@ use crate::audit_trail::{AuditEntry, AuditKind, AuditTrail};
 use crate::connections::Connections;
 use crate::context::{LogWriter, PanelContext, PanelState};
 use crate::control_client::{ControlClient, PendingReplies, SendQuery};
+use crate::gauges::{Gauges, run_gauges};
 use crate::lab::LabRunner;
 use crate::listen_socket::ListenSocket;
 use crate::listener::{PanelListener, PanelSocket};
@@ -253,6 +254,7 @@ impl Services {
             log: Arc::new(LogReaders::new(args.log_ring)),
             live,
             query_trends: Arc::new(QueryTrends::default()),
+            gauges: Arc::new(Gauges::default()),
             metrics: MetricsSource::new(context.clone(), Arc::clone(&control_client), Arc::clone(&alerts)),
             alerts,
             lab: Arc::new(LabRunner::new(args.workloads, state_dir)),
@@ -292,6 +294,8 @@ struct Tasks {
     watching: SupervisedTask,
     telling: SupervisedTask,
     trends: SupervisedTask,
+    /// Sizes of pools and usage of quotas.
+    gauging: SupervisedTask,
 }
 
 impl Tasks {
@@ -303,6 +307,7 @@ impl Tasks {
             watching: SupervisedTask::new(),
             telling: SupervisedTask::new(),
             trends: SupervisedTask::new(),
+            gauging: SupervisedTask::new(),
         }
     }
 
@@ -311,6 +316,7 @@ impl Tasks {
         if now.config.global.http_port == 0 {
             self.sampling.stop();
             self.trends.stop();
+            self.gauging.stop();
             self.watching.stop();
         } else {
             self.ensure_running(services);
@@ -321,10 +327,13 @@ impl Tasks {
     }
 
     fn ensure_running(&mut self, services: &Arc<Services>) {
-        let RouteState { context, control_client, pools, live, query_trends, alerts, .. } = &services.routes;
+        let RouteState { context, control_client, pools, live, query_trends, gauges, alerts, .. } =
+            &services.routes;
         self.trends.ensure_running(|| {
             run_query_trends(context.clone(), Arc::clone(control_client), Arc::clone(query_trends))
         });
+        self.gauging
+            .ensure_running(|| run_gauges(context.clone(), Arc::clone(control_client), Arc::clone(gauges)));
         self.sampling
             .ensure_running(|| run_sampler(context.clone(), Arc::clone(live), Arc::clone(control_client)));
         self.storing.ensure_running(|| Arc::clone(&services.history).run());
@@ -340,6 +349,7 @@ impl Tasks {
             () = self.exporting.finished() => {}
             () = self.sampling.finished() => {}
             () = self.trends.finished() => {}
+            () = self.gauging.finished() => {}
             () = self.storing.finished() => {}
             () = self.watching.finished() => {}
             () = self.telling.finished() => {}

@@ -179,6 +179,12 @@ impl Rules {
         limits
     }
 
+    /// The limit in a subject's own line for a resource; a subject without a name has the lines of `default`.
+    #[must_use]
+    pub fn own_limit(&self, subject: &Subject, measure: Measure) -> Option<Limit> {
+        self.limits.get(subject)?.get(&measure).copied()
+    }
+
     /// Every subject that is named: in lines of its own, or as a group.
     pub(crate) fn named(&self) -> impl Iterator<Item = Subject> {
         let groups = self.groups.keys().map(|name| Subject::named(SubjectKind::Group, name));

@@ -173,7 +173,12 @@ impl Resolver {
         };
         let wrong = entries.filter(has_own).filter_map(|database| {
             let why = no_auto_pool_size(self.config.auto_pool_size(database))?;
-            Some(Finding::error(&database.at, format!("database {}: {why}", database.name)))
+            let own = if database.auto_pool_size_min.is_some() {
+                "auto_pool_size_min"
+            } else {
+                "auto_pool_size_max"
+            };
+            Some(Finding::error(&database.at, format!("database {}: {why}", database.name)).of_key(Some(own)))
         });
         let wrong: Vec<Finding> = wrong.collect();
         self.findings.extend(wrong);

@@ -1,6 +1,7 @@
 // Clusters and pools: list, look, preview, create, change, delete, and what an operator does to one.
 import { call, get, query } from './call';
-import type { Cache, Cluster, Hosts, Pool, PoolDetails, PoolSetting, CreatePool, Preview, Queues } from './types';
+import type { Span } from './activity';
+import type { Cache, Cluster, CreatePool, Hosts, Pool, PoolDetails, PoolSetting, PoolSize, PoolSizeHistory, Preview, Queues } from './types';
 
 export type PoolAction = 'pause' | 'resume' | 'reconnect' | 'kill' | 'enable' | 'disable';
 
@@ -40,6 +41,20 @@ export async function cache(database: string, signal?: AbortSignal): Promise<Cac
 export function queues(database: string, signal?: AbortSignal): Promise<Queues> {
   return get(`/queues${query({ database })}`, signal);
 }
+
+/** The sizes of an entry's pools, one for each user and each host of its reads. */
+export async function poolSizes(database: string, signal?: AbortSignal): Promise<PoolSize[]> {
+  return (await get<{ pools: PoolSize[] }>(`/pool-sizes${query({ database })}`, signal)).pools;
+}
+
+type PoolKey = Pick<PoolSize, 'database' | 'user' | 'host'>;
+const ofPool = ({ database, user, host }: PoolKey, span: Span) => ({ database, user, host, ...span });
+
+export function poolSizeHistory(pool: PoolKey, span: Span, signal?: AbortSignal): Promise<PoolSizeHistory> {
+  return get(`/pool-sizes/history${query(ofPool(pool, span))}`, signal);
+}
+
+export const poolSizeCsvAddress = (pool: PoolKey, span: Span) => `/api/v1/pool-sizes/history${query({ ...ofPool(pool, span), format: 'csv' })}`;
 
 /** No reads go to a host that is detached. */
 export function actOnHost(database: string, host: string, action: 'detach' | 'attach'): Promise<void> {

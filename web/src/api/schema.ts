@@ -438,8 +438,42 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Recent changes: edits, commands, reloads, starts and takeovers. */
+        /** Recent changes: edits, commands, reloads, starts and takeovers, and sizes that pools with `pool_size = auto` have found. */
         get: operations["marks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool-sizes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Sizes of pools, as SHOW POOL_SIZES has them. */
+        get: operations["pool_sizes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pool-sizes/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The past of the size of a pool that sizes itself, since the panel was started. */
+        get: operations["pool_size_history"];
         put?: never;
         post?: never;
         delete?: never;
@@ -565,6 +599,113 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Quotas, as SHOW QUOTAS has them. */
+        get: operations["quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/defaults": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What can be limited, and the limits of those that have no line of their own. */
+        get: operations["quota_defaults"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/defaults/{subject}/{measure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Sets the limits of those of a kind that have no line of their own for a resource. */
+        put: operations["set_quota_default"];
+        post?: never;
+        /** Removes the default of a kind of subjects for a resource. */
+        delete: operations["remove_quota_default"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a subject has used of a resource over time, since the panel was started: `used`, null where that is not known. It is kept of a thousand subjects and
+         *     resources, those first that are nearest to their limits.
+         */
+        get: operations["quota_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/own": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The caller's own usage: that of the database user with the caller's name. */
+        get: operations["own_quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/quotas/{subject}/{name}/{measure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Sets the limits of a subject for a resource, in `quotas_file`; they are in force at once. */
+        put: operations["set_quota"];
+        post?: never;
+        /** Removes the line of a subject for a resource from `quotas_file`; the default of its kind counts for it then. */
+        delete: operations["remove_quota"];
         options?: never;
         head?: never;
         patch?: never;
@@ -912,7 +1053,14 @@ export interface components {
          * @description What kind of thing was done.
          * @enum {string}
          */
-        AuditKind: "login" | "edit" | "operation" | "lab" | "reload" | "start" | "takeover";
+        AuditKind: "login" | "edit" | "operation" | "lab" | "reload" | "start" | "takeover" | "pool_size";
+        /** @description Between what a pool finds its size. */
+        AutoSizeBounds: {
+            /** Format: int32 */
+            max: number;
+            /** Format: int32 */
+            min: number;
+        };
         /** @description The connections of a cluster's server; all but `used_by_pools` are 0 where they are not known. */
         BudgetView: {
             /** Format: int32 */
@@ -1105,10 +1253,11 @@ export interface components {
                 [key: string]: string | null;
             };
             /**
-             * Format: int64
-             * @description Server connections.
+             * @description Server connections: a number, or `auto`: the pool finds its size itself, from `auto_pool_size_min` to `auto_pool_size_max` (`settings`, or the
+             *     global ones). A pool that is `auto` is shown with its largest size, and given that number back it stays `auto`; as a text (`"12"`) a number makes it
+             *     one of that size in any case.
              */
-            size: number;
+            size: components["schemas"]["PoolSizeInput"];
             /** @description Logs in to the server as this user; null: each client's own user. */
             user?: string | null;
         };
@@ -1179,6 +1328,29 @@ export interface components {
             xact_rate: number;
             xact_us: components["schemas"]["Quantiles"];
         };
+        /** @description A limit of those that have no line of their own. */
+        DefaultLimit: {
+            /**
+             * Format: int64
+             * @description 0 does not end.
+             */
+            grace_seconds: number;
+            /**
+             * Format: int64
+             * @description 0 is none.
+             */
+            hard: number;
+            /** @description Resource and period, as `quotas_file` has them. */
+            measure: string;
+            /**
+             * Format: int64
+             * @description 0 is none.
+             */
+            soft: number;
+            /** @description The kind of its subjects. */
+            subject: string;
+            unit: components["schemas"]["QuotaUnit"];
+        };
         /** @description A line of the pools file. */
         DiffLine: {
             after: string | null;
@@ -1238,9 +1410,11 @@ export interface components {
             /** @description Of this one request. */
             request_id: string;
         };
+        /** @description A figure as `quotas_file` has it. */
+        Figure: number | string;
         /** @description A series and what was done meanwhile. */
         History: components["schemas"]["HistorySeries"] & {
-            /** @description What changed something: edits, commands, reloads, starts and takeovers. */
+            /** @description What changed something: edits, commands, reloads, starts and takeovers, and sizes that pools have found. */
             marks: components["schemas"]["Mark"][];
         };
         /** @description A span of the history as the API shows it. */
@@ -1480,6 +1654,12 @@ export interface components {
             /** @description read, operate, admin, view_credentials: none but the caller's own. */
             scopes: components["schemas"]["ScopeName"][];
         };
+        /** @description The quotas of the caller. */
+        OwnQuotas: {
+            quotas: components["schemas"]["QuotaView"][];
+            /** @description The caller's name in the panel. Users and tokens of the panel are no users of databases: the quotas are those of the database user with the same name. */
+            user: string;
+        };
         /** @description The connection details of a pool. */
         PoolConnection: components["schemas"]["ConnectionForms"] & {
             /** @description `/api/v1/ca.crt` has a certificate to check this pooler's by. */
@@ -1601,6 +1781,68 @@ export interface components {
         PoolSettings: {
             settings: components["schemas"]["PoolSetting"][];
         };
+        /** @description The past of a pool's size. */
+        PoolSizeHistory: components["schemas"]["HistorySeries"] & {
+            /** @description What changed something in this time, sizes included. */
+            marks: components["schemas"]["Mark"][];
+        };
+        /** @description A number, or a word as a file has it. */
+        PoolSizeInput: number | string;
+        /** @description The size of a pool. */
+        PoolSizeView: {
+            /** @description That change and its reason. */
+            change: string | null;
+            /**
+             * Format: int64
+             * @description How long ago the size that it has found was changed last; null where it never was.
+             */
+            changed_seconds: number | null;
+            /**
+             * Format: int64
+             * @description How often it was changed.
+             */
+            changes: number;
+            /** @description The entry. */
+            database: string;
+            /**
+             * Format: int64
+             * @description The size that it has found.
+             */
+            found: number;
+            /** @description Why the size is held. */
+            hold: string | null;
+            /** @description The host of a pool for reads. */
+            host: string | null;
+            /** @description It finds its size itself (`pool_size = auto`). */
+            is_auto: boolean;
+            /** Format: int64 */
+            max: number;
+            /**
+             * Format: int64
+             * @description The least and the largest size that it may have.
+             */
+            min: number;
+            /**
+             * Format: int64
+             * @description Server connections that are open.
+             */
+            open: number;
+            /**
+             * Format: int64
+             * @description The size in force, which may be one that is tried.
+             */
+            size: number;
+            /** @description What it does now, as SHOW POOL_SIZES has it. */
+            state: string | null;
+            /** @description The user of the pool. */
+            user: string;
+        };
+        /** @description Sizes of pools. */
+        PoolSizes: {
+            pools: components["schemas"]["PoolSizeView"][];
+            /** @description How many there are; the answer has the first 500 of them. */
+            total: number;
+        };
         /** @description A part of a pool: that of one user. */
         PoolUser: {
             database: string;
@@ -1609,6 +1851,7 @@ export interface components {
         };
         /** @description A pool: an entry of `[databases]`. */
         PoolView: {
+            auto_size: components["schemas"]["AutoSizeBounds"] | null;
             cluster_id: string;
             /** @description The database's name on the server. */
             db: string;
@@ -1630,9 +1873,11 @@ export interface components {
             };
             /**
              * Format: int32
-             * @description Server connections.
+             * @description Server connections; of a pool that sizes itself the largest that it may have.
              */
             size: number;
+            /** @description `pool_size` as its entry has it, a number or `auto`; null where the entry has none, and `default_pool_size` counts. */
+            size_setting: string | null;
             /** @description Null: each client's own user. */
             user: string | null;
             writable: boolean;
@@ -1765,6 +2010,79 @@ export interface components {
         Queues: {
             subjects: components["schemas"]["QueueSubjectView"][];
             /** @description How many there are; the answer has the first 500 of them. */
+            total: number;
+        };
+        /** @description What can be limited, and what is limited by default. */
+        QuotaDefaults: {
+            defaults: components["schemas"]["DefaultLimit"][];
+            /** @description `quotas_file`, where changes are written; null where it is not set. */
+            file: string | null;
+            measures: components["schemas"]["QuotaMeasure"][];
+            /** @description The kinds of subjects. */
+            subjects: string[];
+        };
+        /** @description What a limit is to be. */
+        QuotaLimits: {
+            grace?: components["schemas"]["Figure"] | null;
+            hard?: components["schemas"]["Figure"] | null;
+            soft?: components["schemas"]["Figure"] | null;
+        };
+        /** @description Something that can be limited. */
+        QuotaMeasure: {
+            /** @description Resource and period, as `quotas_file` has them: `connections`, `queries/day`. */
+            measure: string;
+            unit: components["schemas"]["QuotaUnit"];
+        };
+        /**
+         * @description What the figures of a resource are.
+         * @enum {string}
+         */
+        QuotaUnit: "number" | "seconds" | "bytes";
+        /** @description What a subject has used of a resource, and how much of it it may use. */
+        QuotaView: {
+            /** @description RFC 3339; null where no grace time runs. */
+            grace_ends: string | null;
+            /**
+             * Format: int64
+             * @description How long the soft limit may be exceeded; 0 does not end; null where no line says so.
+             */
+            grace_seconds: number | null;
+            /**
+             * Format: int64
+             * @description 0 is none.
+             */
+            hard: number;
+            /** @description The limits are of a line of its own; else those of the default of its kind. */
+            has_own_limits: boolean;
+            /** @description Resource and period, as `quotas_file` has them: `queries/day`. */
+            measure: string;
+            name: string;
+            /** @description `hour`, `day` or `month`; null where the resource has none. */
+            period: string | null;
+            /** @description RFC 3339; null where the resource has no period. */
+            period_ends: string | null;
+            /** @description `connections`, `server_seconds`, `queries`, `bytes`. */
+            resource: string;
+            /**
+             * Format: int64
+             * @description 0 is none.
+             */
+            soft: number;
+            /** @description `within`, `soft` (above the soft limit), `grace` (the grace time is over) or `hard`. */
+            state: string;
+            /** @description `user`, `group`, `database` or `application_name`. */
+            subject: string;
+            unit: components["schemas"]["QuotaUnit"];
+            /** Format: int64 */
+            used: number;
+        };
+        /** @description A page of quotas. */
+        Quotas: {
+            /** @description `quotas_file`, where changes are written; null where it is not set: then there are no quotas. */
+            file: string | null;
+            next_cursor?: number | null;
+            quotas: components["schemas"]["QuotaView"][];
+            /** @description How many rows the filter has. */
             total: number;
         };
         /** @description What to reset. */
@@ -2869,6 +3187,78 @@ export interface operations {
             };
         };
     };
+    pool_sizes: {
+        parameters: {
+            query?: {
+                /** @description Of this entry. */
+                database?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSizes"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    pool_size_history: {
+        parameters: {
+            query: {
+                /** @description The entry. */
+                database: string;
+                /** @description The user of the pool. */
+                user: string;
+                /** @description The host of a pool for reads. */
+                host?: string;
+                /** @description The last seconds, up to 86400; 600 where nothing is said. */
+                seconds?: number;
+                /** @description From this second since 1970 on. */
+                from?: number;
+                /** @description Up to this second. */
+                to?: number;
+                /** @description csv for a table of comma-separated values; so does the header Accept: text/csv. */
+                format?: "csv" | "json";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolSizeHistory"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
     pools: {
         parameters: {
             query?: {
@@ -3236,6 +3626,369 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    quotas: {
+        parameters: {
+            query?: {
+                /** @description Of this kind: `user`, `group`, `database` or `application_name`. */
+                subject?: string;
+                /** @description Of exactly this name. */
+                name?: string;
+                /** @description Whose name has this in it. */
+                search?: string;
+                /** @description Of this resource. */
+                resource?: string;
+                /** @description Of this period; `none` for resources that have none. */
+                period?: string;
+                /** @description In this state: `within`, `soft`, `grace` or `hard`; `over` for whichever is above a limit. */
+                state?: string;
+                /**
+                 * @description What the rows are sorted by: `subject` (the usual: as SHOW QUOTAS has them), `name`, `resource`, `used`, `share` (of the hard limit, else of the soft
+                 *     one), `soft`, `hard` (largest first), `state` (worst first), `grace` or `ends` (soonest first); the other way round with a `-` before it.
+                 */
+                sort?: string;
+                /** @description The number of rows, up to 1,000. */
+                limit?: number;
+                /** @description `next_cursor` of the page before. */
+                cursor?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quotas"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    quota_defaults: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaDefaults"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    set_quota_default: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description user, group, database or application_name */
+                subject: string;
+                /** @description resource and period, as `queries/day`, its slash escaped (`%2F`) */
+                measure: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaLimits"];
+            };
+        };
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    remove_quota_default: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description user, group, database or application_name */
+                subject: string;
+                /** @description resource and period, as `queries/day`, its slash escaped (`%2F`) */
+                measure: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    quota_history: {
+        parameters: {
+            query: {
+                /** @description The kind of the subject. */
+                subject: string;
+                /** @description Its name. */
+                name: string;
+                /** @description Resource and period, as `quotas_file` has them. */
+                measure: string;
+                /** @description The last seconds, up to 86400 (ten minutes, where nothing is said): in steps of 10 s up to an hour ago, else of five minutes. */
+                seconds?: number;
+                /** @description Instead: the first second, since 1970. */
+                from?: number;
+                /** @description The last second; else the newest. */
+                to?: number;
+                /** @description csv for a table of comma-separated values; so does the header Accept: text/csv. */
+                format?: "csv" | "json";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistorySeries"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    own_quotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnQuotas"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    set_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description user, group, database or application_name */
+                subject: string;
+                name: string;
+                /** @description resource and period, as `queries/day`, its slash escaped (`%2F`) */
+                measure: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QuotaLimits"];
+            };
+        };
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    remove_quota: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description user, group, database or application_name */
+                subject: string;
+                name: string;
+                /** @description resource and period, as `queries/day`, its slash escaped (`%2F`) */
+                measure: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -9,4 +9,5 @@ export const KINDS: Record<AuditKind, string> = {
   reload: 'Reload',
   start: 'Start',
   takeover: 'Takeover',
+  pool_size: 'Pool size',
 };

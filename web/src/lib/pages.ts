@@ -16,6 +16,7 @@ export const PAGES: PageEntry[] = [
   { path: 'clients', label: 'Clients', needs: '/clients' },
   { path: 'servers', label: 'Servers', needs: '/servers' },
   { path: 'queries', label: 'Queries', needs: '/queries' },
+  { path: 'quotas', label: 'Quotas', needs: '/quotas' },
   { path: 'lab', label: 'Lab', needs: '/lab/runs' },
   { path: 'alerts', label: 'Alerts', needs: '/alerts' },
   { path: 'users', label: 'Users', needs: '/users', scope: 'admin' },

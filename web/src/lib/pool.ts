@@ -33,3 +33,6 @@ export function levels(pool: Pool, sample: PoolSample | undefined): Levels {
     maxwait_us: live.maxwait_seconds * 1_000_000,
   };
 }
+
+/** The size; of a pool that finds it itself its bounds. */
+export const sizeText = ({ size, auto_size }: Pool) => (auto_size ? `auto, ${auto_size.min}–${auto_size.max}` : String(size));

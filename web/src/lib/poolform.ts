@@ -8,6 +8,8 @@ export interface Draft {
   inbound: boolean;
   user: string;
   mode: Mode;
+  /** The pool finds its size itself, between `auto_pool_size_min` and `auto_pool_size_max` of its settings. */
+  auto: boolean;
   size: string;
   /** Other keys of the entry, as a file has them; empty is the default. */
   settings: Record<string, string>;
@@ -35,6 +37,7 @@ export function draft(pool: Pool | null, clusters: Cluster[]): Draft {
     inbound: pool ? pool.user === null : false,
     user: pool?.user ?? '',
     mode: pool?.mode ?? 'transaction',
+    auto: pool !== null && (pool.size_setting === 'auto' || (pool.size_setting === null && pool.auto_size !== null)),
     size: String(pool?.size ?? 10),
     settings: { ...pool?.settings },
   };
@@ -46,7 +49,15 @@ function reachable(clusters: Cluster[]): Cluster | undefined {
   return clusters.find((one) => one.budget.known) ?? clusters.find((one) => !one.server_error);
 }
 
-export const sizeOf = ({ size }: Draft) => (/^\d{1,9}$/.test(size.trim()) ? Number(size) : undefined);
+/** Settings that have fields of their own in the form. */
+export const BOUNDS = ['auto_pool_size_min', 'auto_pool_size_max'] as const;
+
+/** The most server connections that the pool may have, as far as the form says so. */
+export const largestOf = (typed: Draft) => (typed.auto ? wholeOf(typed.settings.auto_pool_size_max ?? '') : sizeOf(typed));
+
+const wholeOf = (text: string) => (/^\d{1,9}$/.test(text.trim()) ? Number(text) : undefined);
+
+export const sizeOf = ({ size }: Draft) => wholeOf(size);
 
 /** Only what every server would refuse; all else is the server's to say. */
 export function problems(typed: Draft): Problems {
@@ -56,7 +67,7 @@ export function problems(typed: Draft): Problems {
   if (typed.cluster_id === OWN_SERVERS && !typed.settings.host?.trim() && !typed.settings.topology?.trim()) found['settings.host'] = 'Name its servers, or Patroni in topology.';
   if (typed.db.trim() === '') found.db = 'Choose a database.';
   if (!typed.inbound && typed.user.trim() === '') found.user = 'A user is needed, or choose the inbound user.';
-  const size = sizeOf(typed);
+  const size = typed.auto ? 1 : sizeOf(typed);
   if (size === undefined) found.size = 'The size is a whole number.';
   else if (size < 1) found.size = 'A pool has at least one server connection.';
   return found;
@@ -71,7 +82,8 @@ export function createPool(typed: Draft, before: Record<string, string>): Create
     db: typed.db.trim(),
     user: typed.inbound ? null : typed.user.trim(),
     mode: typed.mode,
-    size: sizeOf(typed) ?? 0,
+    // As a text, so that a number is meant even where the pool was auto with this as its largest size.
+    size: typed.auto ? 'auto' : typed.size.trim(),
     settings: Object.fromEntries(changed.map(([name, value]) => [name, value.trim() || null])),
   };
 }

@@ -103,7 +103,8 @@ impl Control {
             id(&now) == id(&cluster)
         });
         let budget = now.map_or_else(Budget::default, |now| Budget::of(&config, &now, server));
-        rules::check_budget(&budget, request, size_before)?;
+        let largest = made.map_or(0, |entry| rules::largest(&config, entry));
+        rules::check_budget(&budget, request, size_before, largest)?;
         let warnings = rules::warnings(&config, &budget, request);
         let changes = text.changes_from(&before);
         Ok((text, PoolOutcome { changes, budget, warnings, config: Arc::new(config) }))

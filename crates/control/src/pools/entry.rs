@@ -4,7 +4,7 @@
 
 use settings::{Config, DATABASE, SettingInfo};
 
-use super::{Cluster, PoolSpec};
+use super::{Cluster, PoolSpec, RequestedSize};
 
 /// Keys that a change sets; other keys of an existing entry are kept in place.
 const MANAGED_KEYS: &[&str] = &["dbname", "user", "password", "pool_size", "pool_mode"];
@@ -78,10 +78,11 @@ fn with_settings(mut pairs: Vec<(String, String)>, spec: &PoolSpec) -> Vec<(Stri
 /// The size. One of which the entry says `auto` is shown as the largest that it may have: given back so, it stays `auto`.
 fn size(config: &Config, spec: &PoolSpec, present: Option<&[(String, String)]>) -> String {
     let value = |name: &str| present?.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value);
+    let RequestedSize::Shown(shown) = spec.size else { return spec.size.to_string() };
     let largest = value("auto_pool_size_max").and_then(|text| text.parse().ok());
     let is_auto = value("pool_size").is_some_and(|text| text.eq_ignore_ascii_case("auto"));
-    match is_auto && spec.size == largest.unwrap_or(i64::from(config.global.auto_pool_size_max)) {
-        true => "auto".to_owned(),
+    match is_auto && shown == largest.unwrap_or(i64::from(config.global.auto_pool_size_max)) {
+        true => RequestedSize::Auto.to_string(),
         false => spec.size.to_string(),
     }
 }

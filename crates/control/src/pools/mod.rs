@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod rules;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use settings::{Config, Finding, LineChange};
@@ -31,9 +32,41 @@ pub struct PoolSpec {
     /// `session`, `transaction` or `statement`.
     pub mode: String,
     /// Server connections.
-    pub size: i64,
+    pub size: RequestedSize,
     /// Other keys of the entry, as a file has them; None takes one out. Those that are not named stay.
     pub settings: BTreeMap<String, Option<String>>,
+}
+
+/// The size that a pool is to have, not validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedSize {
+    /// A number as the API shows it: a pool that sizes itself is shown with its largest size, and stays `auto` where it is given that back.
+    Shown(i64),
+    /// This number, whatever the pool was.
+    Fixed(i64),
+    /// `auto`: the pool finds its size itself.
+    Auto,
+}
+
+impl RequestedSize {
+    /// The number; none for `auto`.
+    #[must_use]
+    pub fn number(self) -> Option<i64> {
+        match self {
+            RequestedSize::Shown(size) | RequestedSize::Fixed(size) => Some(size),
+            RequestedSize::Auto => None,
+        }
+    }
+}
+
+/// As an entry has it.
+impl fmt::Display for RequestedSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number() {
+            Some(size) => size.fmt(out),
+            None => out.write_str("auto"),
+        }
+    }
 }
 
 /// A change to the pools.

@@ -8,7 +8,7 @@ use settings::{Config, DATABASE, Database, PoolMode, idle_settings};
 use super::budget::taken_by;
 use super::clusters::{Cluster, cluster_id, clusters};
 use super::entry::is_pool_setting;
-use super::{Budget, PoolChange, PoolError, PoolRequest, PoolSpec, ServerInfo};
+use super::{Budget, PoolChange, PoolError, PoolRequest, PoolSpec, RequestedSize, ServerInfo};
 use crate::CONSOLE;
 
 /// As DigitalOcean's provider for Terraform counts; the most is PostgreSQL's for the name of a database.
@@ -178,10 +178,10 @@ fn fields(spec: &PoolSpec, cluster: Option<&Cluster>, server: Option<&ServerInfo
     if !PoolMode::WORDS.contains(&spec.mode.as_str()) {
         return Err(PoolError::field("mode", format!("mode is one of {}", PoolMode::WORDS.join(", "))));
     }
-    if spec.size < 1 {
+    if spec.size.number().is_some_and(|size| size < 1) {
         return Err(PoolError::field("size", "a pool has at least 1 server connection"));
     }
-    if spec.size > MAX_CONNECTIONS {
+    if spec.size.number().is_some_and(|size| size > MAX_CONNECTIONS) {
         let message = format!("PostgreSQL has no more than {MAX_CONNECTIONS} connections");
         return Err(PoolError::field("size", message));
     }
@@ -222,11 +222,12 @@ fn known(db: &str, cluster: &Cluster, server: Option<&ServerInfo>) -> Result<(),
     Err(PoolError::field("db", message))
 }
 
-/// Whether the server has the connections. `budget` counts the pool already; one that does not grow is never refused.
+/// Whether the server has the connections. `budget` counts the pool already, with its `largest` size; one that does not grow is never refused.
 pub(crate) fn check_budget(
     budget: &Budget,
     request: &PoolRequest,
     size_before: u32,
+    largest: u32,
 ) -> Result<(), PoolError> {
     let (PoolChange::Create(spec) | PoolChange::Update(spec)) = &request.change else { return Ok(()) };
     let (Some(max), Some(reserved), Some(usable)) =
@@ -234,17 +235,23 @@ pub(crate) fn check_budget(
     else {
         return Ok(());
     };
-    if budget.used_by_pools <= usable || spec.size <= i64::from(size_before) {
+    let size = spec.size.number().unwrap_or(i64::from(largest));
+    if budget.used_by_pools <= usable || size <= i64::from(size_before) {
         return Ok(());
     }
-    let others = i64::from(budget.used_by_pools) - spec.size;
+    let others = i64::from(budget.used_by_pools) - size;
     let free = (i64::from(usable) - others).max(0);
     let message = format!(
-        "{} connections are more than the {free} that are free: the server has {max}, keeps {reserved} for itself, and other pools may take {}",
-        spec.size,
+        "{size} connections are more than the {free} that are free: the server has {max}, keeps {reserved} for itself, and other pools may take {}",
         others.max(0)
     );
     Err(PoolError::field("size", message))
+}
+
+/// The largest size that a pool of an entry may have.
+pub(crate) fn largest(config: &Config, entry: &Database) -> u32 {
+    let user = entry.user.as_deref().and_then(|user| config.user(user)).map(|user| &**user);
+    config.pool_size(entry, user).largest()
 }
 
 /// Warnings.
@@ -262,6 +269,9 @@ pub(crate) fn warnings(config: &Config, budget: &Budget, request: &PoolRequest) 
             ));
         }
         Some(_) => {}
+    }
+    if spec.size == RequestedSize::Auto && spec.mode == PoolMode::Session.word() {
+        told.push("in session pooling no size is found: auto is the largest, auto_pool_size_max".to_owned());
     }
     match &spec.user {
         None => told.push("each user who connects has a pool of this size".to_owned()),

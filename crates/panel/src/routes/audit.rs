@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Admin, Authorized, Read};
 use crate::failure::FailureBody;
+use crate::gauges::Gauges;
 use crate::live::DAY;
 use crate::extract::QueryParameters;
 use crate::routes::Routes;
@@ -66,11 +67,19 @@ struct Marks {
     marks: Vec<Mark>,
 }
 
-/// Recent changes: edits, commands, reloads, starts and takeovers.
+/// What changed something between two seconds, the oldest first: what was done, and sizes that pools have found.
+pub(super) fn all_marks(audit_trail: &AuditTrail, gauges: &Gauges, database: Option<&str>, from: u64, to: u64) -> Vec<Mark> {
+    let mut marks = audit_trail.marks(database, from, to);
+    marks.extend(gauges.size_marks(database, from, to));
+    marks.sort_by(|one, other| one.t.total_cmp(&other.t));
+    marks
+}
+
+/// Recent changes: edits, commands, reloads, starts and takeovers, and sizes that pools with `pool_size = auto` have found.
 #[utoipa::path(get, path = "/api/v1/marks", params(MarksQuery), responses(
     (status = 200, body = Marks), (status = 401, body = FailureBody)))]
-async fn marks(_: Authorized<Read>, extract::State(audit_trail): extract::State<Arc<AuditTrail>>, QueryParameters(of): QueryParameters<MarksQuery>) -> Json<Marks> {
+async fn marks(_: Authorized<Read>, extract::State(audit_trail): extract::State<Arc<AuditTrail>>, extract::State(gauges): extract::State<Arc<Gauges>>, QueryParameters(of): QueryParameters<MarksQuery>) -> Json<Marks> {
     let to = now_us() / 1_000_000 + 1;
     let from = to.saturating_sub(of.seconds.unwrap_or(600).clamp(1, DAY));
-    Json(Marks { marks: audit_trail.marks(of.database.as_deref(), from, to) })
+    Json(Marks { marks: all_marks(&audit_trail, &gauges, of.database.as_deref(), from, to) })
 }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::Json;
-use control::{Cluster, PoolChange, PoolSpec, cluster_id, clusters};
+use control::{Cluster, PoolChange, PoolSpec, RequestedSize, cluster_id, clusters};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use settings::{Config, Database};
@@ -254,7 +254,7 @@ impl ConnectionPoolSpec {
     fn spec(self, name: String, cluster: Option<String>) -> PoolSpec {
         let user = self.user.filter(|user| !user.is_empty());
         let settings = BTreeMap::new();
-        PoolSpec { name, cluster, db: self.db, user, mode: self.mode, size: self.size, settings }
+        PoolSpec { name, cluster, db: self.db, user, mode: self.mode, size: RequestedSize::Shown(self.size), settings }
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::{self, Path};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::sse::Event;
 use axum::Json;
-use control::{PoolChange, PoolSpec};
+use control::{PoolChange, PoolSpec, RequestedSize};
 use futures_util::stream::{Stream, unfold};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ async fn apply(
         db: pool.dbname.clone(),
         user: pool.user.clone(),
         mode: config.pool_mode(pool, None).word().to_owned(),
-        size: size.into(),
+        size: RequestedSize::Fixed(size.into()),
         settings: BTreeMap::new(),
     });
     pools.change(change, false, false).await?;

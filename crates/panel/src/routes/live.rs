@@ -20,7 +20,9 @@ use crate::events::{Events, stream};
 use crate::failure::{Failure, FailureBody};
 use crate::live::{HistorySeries, LiveSample, LiveSampler, TimeSpan};
 use crate::extract::QueryParameters;
+use crate::gauges::Gauges;
 use crate::routes::Routes;
+use crate::routes::audit::all_marks;
 use crate::audit_trail::{AuditTrail, Mark};
 
 /// A stream ends after so many samples; browsers reconnect by themselves.
@@ -87,7 +89,7 @@ pub(super) fn csv_response(file: &str, text: String) -> Response {
 struct History {
     #[serde(flatten)]
     series: HistorySeries,
-    /// What changed something: edits, commands, reloads, starts and takeovers.
+    /// What changed something: edits, commands, reloads, starts and takeovers, and sizes that pools have found.
     marks: Vec<Mark>,
 }
 
@@ -124,6 +126,7 @@ async fn history(
     _: Authorized<Read>,
     extract::State(sampler): extract::State<Arc<LiveSampler>>,
     extract::State(audit_trail): extract::State<Arc<AuditTrail>>,
+    extract::State(gauges): extract::State<Arc<Gauges>>,
     headers: HeaderMap,
     QueryParameters(of): QueryParameters<HistoryQuery>,
 ) -> Response {
@@ -132,7 +135,7 @@ async fn history(
     if HistoryFormat::is_csv(of.format, &headers) {
         return csv_response("weir-history.csv", series.csv());
     }
-    let marks = audit_trail.marks(of.database.as_deref(), series.from, span.to);
+    let marks = all_marks(&audit_trail, &gauges, of.database.as_deref(), series.from, span.to);
     Json(History { series, marks }).into_response()
 }
 

@@ -7,7 +7,7 @@ use axum::extract;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::Json;
-use control::{PoolChange, PoolSpec};
+use control::{PoolChange, PoolSpec, RequestedSize};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -67,14 +67,37 @@ struct CreatePool {
     /// `session`, `transaction` or `statement`.
     #[schema(value_type = Mode)]
     mode: String,
-    /// Server connections.
-    size: i64,
+    /// Server connections: a number, or `auto`: the pool finds its size itself, from `auto_pool_size_min` to `auto_pool_size_max` (`settings`, or the
+    /// global ones). A pool that is `auto` is shown with its largest size, and given that number back it stays `auto`; as a text (`"12"`) a number makes it
+    /// one of that size in any case.
+    size: PoolSizeInput,
     /// Needed where there are several clusters, unless `settings` name the servers. In a change it may be left out.
     cluster_id: Option<String>,
     /// Other keys of an entry of `[databases]`, as a file has them (`GET /api/v1/settings/pools` lists them); null or empty takes one out, and those
     /// that are not named stay. With `host`, or with `topology` of Patroni, a new pool needs no cluster.
     #[serde(default)]
     settings: BTreeMap<String, Option<String>>,
+}
+
+/// A number, or a word as a file has it.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+enum PoolSizeInput {
+    Number(i64),
+    Word(String),
+}
+
+impl PoolSizeInput {
+    fn requested(self) -> Result<RequestedSize, Failure> {
+        match self {
+            PoolSizeInput::Number(size) => Ok(RequestedSize::Shown(size)),
+            PoolSizeInput::Word(word) if word.eq_ignore_ascii_case("auto") => Ok(RequestedSize::Auto),
+            PoolSizeInput::Word(word) => {
+                let size = word.parse().map_err(|_| Failure::invalid("size", "size is a whole number, or auto"))?;
+                Ok(RequestedSize::Fixed(size))
+            }
+        }
+    }
 }
 
 /// All clusters.
@@ -186,7 +209,7 @@ async fn create(
     QueryParameters(only): QueryParameters<PreviewQuery>,
     JsonBody(request): JsonBody<CreatePool>,
 ) -> Result<Response, Failure> {
-    let change = PoolChange::Create(request.spec());
+    let change = PoolChange::Create(request.spec()?);
     put(&service, &caller, change, only, StatusCode::CREATED).await
 }
 
@@ -203,7 +226,7 @@ async fn change(
     JsonBody(request): JsonBody<CreatePool>,
 ) -> Result<Response, Failure> {
     same_name(&name, &request.name)?;
-    let change = PoolChange::Update(PoolSpec { name, ..request.spec() });
+    let change = PoolChange::Update(PoolSpec { name, ..request.spec()? });
     put(&service, &caller, change, only, StatusCode::OK).await
 }
 
@@ -232,17 +255,17 @@ async fn ca(_: Authorized<Read>, extract::State(context): extract::State<PanelCo
 }
 
 impl CreatePool {
-    fn spec(self) -> PoolSpec {
+    fn spec(self) -> Result<PoolSpec, Failure> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-        PoolSpec {
+        Ok(PoolSpec {
             name: self.name,
             cluster: given(self.cluster_id),
             db: self.db,
             user: given(self.user),
             mode: self.mode,
-            size: self.size,
+            size: self.size.requested()?,
             settings: self.settings,
-        }
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::alerts::AlertRegistry;
 use crate::audit_trail::AuditTrail;
 use crate::context::PanelContext;
 use crate::control_client::ControlClient;
+use crate::gauges::Gauges;
 use crate::lab::LabRunner;
 use crate::live::LiveSampler;
 use crate::log_ring::LogReaders;
@@ -45,6 +46,7 @@ services! {
     log: Arc<LogReaders>,
     live: Arc<LiveSampler>,
     query_trends: Arc<QueryTrends>,
+    gauges: Arc<Gauges>,
     alerts: Arc<AlertRegistry>,
     metrics: MetricsSource,
     lab: Arc<LabRunner>,

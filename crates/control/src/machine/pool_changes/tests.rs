@@ -7,7 +7,7 @@ use messages::Command;
 
 use super::*;
 use crate::harness::Harness;
-use crate::pools::{ServerInfo, cluster_id};
+use crate::pools::{RequestedSize, ServerInfo, cluster_id};
 use crate::{Input, Signal};
 
 const MAIN: &str = "[databases]\napp = host=h pool_size=7\nboss = host=h dbname=app user=boss password='x y'\nelse = host=i\n\
@@ -93,7 +93,7 @@ fn spec(name: &str) -> PoolSpec {
         db: "app".to_owned(),
         user: None,
         mode: "transaction".to_owned(),
-        size: 10,
+        size: RequestedSize::Shown(10),
         settings: BTreeMap::new(),
     }
 }
@@ -126,11 +126,11 @@ fn a_preview_changes_nothing() {
 fn an_update_keeps_what_it_does_not_decide() {
     let mut fixture = Fixture::new();
     fixture.file = FILE.into();
-    let boss = PoolSpec { user: Some("boss".to_owned()), size: 4, ..spec("test-pool") };
+    let boss = PoolSpec { user: Some("boss".to_owned()), size: RequestedSize::Shown(4), ..spec("test-pool") };
     fixture.ask(PoolChange::Update(boss.clone())).unwrap();
     let line = "test-pool = host=h dbname=app connect_query='select 1' pool_size=4 pool_mode=transaction user=boss password='x y'\n";
     assert_eq!(fixture.text(), format!("; mine\n[databases]\n;; kept\n{line}"));
-    fixture.ask(PoolChange::Update(PoolSpec { size: 5, ..boss })).unwrap();
+    fixture.ask(PoolChange::Update(PoolSpec { size: RequestedSize::Shown(5), ..boss })).unwrap();
     assert!(fixture.text().contains("user=boss password='x y'"), "{}", fixture.text());
     fixture.ask(PoolChange::Update(PoolSpec { user: Some("ann".to_owned()), ..spec("test-pool") })).unwrap();
     let moved = PoolSpec { cluster: Some("elsewhere".to_owned()), ..spec("test-pool") };
@@ -196,15 +196,17 @@ fn what_cannot_be_is_told_with_its_field() {
         ("user", PoolSpec { user: Some("a\u{0}b".to_owned()), ..spec("new-pool") }),
         ("user", PoolSpec { user: Some(long.clone()), ..spec("new-pool") }),
         ("mode", PoolSpec { mode: "tx".to_owned(), ..spec("new-pool") }),
-        ("size", PoolSpec { size: 0, ..spec("new-pool") }),
-        ("size", PoolSpec { size: -5, ..spec("new-pool") }),
-        ("size", PoolSpec { size: i64::MAX, ..spec("new-pool") }),
-        ("size", PoolSpec { size: 71, ..spec("new-pool") }),
+        ("size", PoolSpec { size: RequestedSize::Shown(0), ..spec("new-pool") }),
+        ("size", PoolSpec { size: RequestedSize::Shown(-5), ..spec("new-pool") }),
+        ("size", PoolSpec { size: RequestedSize::Shown(i64::MAX), ..spec("new-pool") }),
+        ("size", PoolSpec { size: RequestedSize::Shown(71), ..spec("new-pool") }),
     ] {
         let told = fixture.refused(PoolChange::Create(change.clone()));
         assert_eq!(told.0.as_deref(), Some(field), "{change:?}: {}", told.1);
     }
-    let told = fixture.refused(PoolChange::Create(PoolSpec { size: 71, ..spec("new-pool") })).1;
+    let told = fixture
+        .refused(PoolChange::Create(PoolSpec { size: RequestedSize::Shown(71), ..spec("new-pool") }))
+        .1;
     assert_eq!(
         told,
         "71 connections are more than the 70 that are free: the server has 100, keeps 3 for itself, and other pools may take 27"
@@ -226,9 +228,14 @@ fn entries_of_the_users_own_file_are_the_users() {
 fn a_budget_that_was_broken_before_lets_a_pool_shrink() {
     let mut fixture = Fixture::new();
     fixture.file = FILE.replace("pool_size=2", "pool_size=90").into();
-    fixture.ask(PoolChange::Update(PoolSpec { size: 80, ..spec("test-pool") })).unwrap();
+    fixture
+        .ask(PoolChange::Update(PoolSpec { size: RequestedSize::Shown(80), ..spec("test-pool") }))
+        .unwrap();
     assert_eq!(
-        fixture.refused(PoolChange::Update(PoolSpec { size: 81, ..spec("test-pool") })).0.as_deref(),
+        fixture
+            .refused(PoolChange::Update(PoolSpec { size: RequestedSize::Shown(81), ..spec("test-pool") }))
+            .0
+            .as_deref(),
         Some("size")
     );
 }
@@ -236,11 +243,15 @@ fn a_budget_that_was_broken_before_lets_a_pool_shrink() {
 #[test]
 fn an_unasked_server_refuses_no_size_and_is_told_of() {
     let mut fixture = Fixture::new();
-    let change = PoolChange::Create(PoolSpec { size: 500, user: Some("ann".to_owned()), ..spec("new-pool") });
+    let change = PoolChange::Create(PoolSpec {
+        size: RequestedSize::Shown(500),
+        user: Some("ann".to_owned()),
+        ..spec("new-pool")
+    });
     let done = fixture.ask_with(change, false, None).unwrap();
     assert_eq!(done.budget.free(), None);
     assert_eq!(done.warnings.len(), 2, "{:?}", done.warnings);
-    let nearly = PoolSpec { size: 60, ..spec("other-pool") };
+    let nearly = PoolSpec { size: RequestedSize::Shown(60), ..spec("other-pool") };
     let mut fixture = Fixture::new();
     let done = fixture.ask(PoolChange::Create(nearly)).unwrap();
     assert_eq!(done.warnings[0], "pools may take 87 of the 97 connections of the server, more than 80 %");
@@ -389,7 +400,9 @@ fn a_pool_may_have_servers_and_settings_of_its_own() {
     fixture.ask(PoolChange::Update(change)).unwrap();
     let line = "test-pool = host=h,i read_write_split=1 dbname=app pool_size=10 pool_mode=transaction max_replica_lag=16MB\n";
     assert!(fixture.text().ends_with(line), "{}", fixture.text());
-    fixture.ask(PoolChange::Update(PoolSpec { size: 9, ..of_servers("test-pool", &[]) })).unwrap();
+    fixture
+        .ask(PoolChange::Update(PoolSpec { size: RequestedSize::Shown(9), ..of_servers("test-pool", &[]) }))
+        .unwrap();
     assert!(fixture.text().contains("pool_mode=transaction max_replica_lag=16MB"), "what is not named stays");
 }
 
@@ -447,7 +460,12 @@ fn servers_that_no_entry_leads_to_need_a_scope() {
         fixture.ask(PoolChange::Create(change)).unwrap();
         fixture.may_name_servers = false;
         // What it leads to already, it may keep.
-        fixture.ask(PoolChange::Update(PoolSpec { size: 3, ..of_servers("test-pool", &[]) })).unwrap();
+        fixture
+            .ask(PoolChange::Update(PoolSpec {
+                size: RequestedSize::Shown(3),
+                ..of_servers("test-pool", &[])
+            }))
+            .unwrap();
         fixture.ask(PoolChange::Delete("test-pool".to_owned())).unwrap();
     }
     fixture.ask(PoolChange::Create(of_servers("test-pool", &[("host", "i,h")]))).unwrap();
@@ -462,4 +480,38 @@ fn settings_without_effect_are_told_of() {
     let seen = fixture.ask(PoolChange::Create(PoolSpec { settings: split, ..spec("test-pool") })).unwrap();
     let told = "read_write_split has no effect on an entry with one host";
     assert!(seen.warnings.iter().any(|warning| warning == told), "{:?}", seen.warnings);
+}
+
+#[test]
+fn a_pool_may_size_itself_and_stay_so_or_not() {
+    let mut fixture = Fixture::new();
+    let bounds = |min: &str, max: &str| {
+        [("auto_pool_size_min", min), ("auto_pool_size_max", max)]
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+            .collect()
+    };
+    let auto = PoolSpec { size: RequestedSize::Auto, settings: bounds("2", "12"), ..spec("test-pool") };
+    let done = fixture.ask(PoolChange::Create(auto.clone())).unwrap();
+    assert!(fixture.text().contains("pool_size=auto"), "{}", fixture.text());
+    assert_eq!(done.budget.used_by_pools, 7 + 20 + 12, "it counts with its largest size");
+    assert!(fixture.harness.logged("pool \"test-pool\" created: db=app mode=transaction size=auto"));
+    let size = |fixture: &Fixture| fixture.harness.control.config().databases["test-pool"].pool_size;
+    for (requested, is) in [
+        (RequestedSize::Shown(12), settings::PoolSize::Auto),
+        (RequestedSize::Fixed(12), settings::PoolSize::Fixed(12)),
+        (RequestedSize::Auto, settings::PoolSize::Auto),
+        (RequestedSize::Shown(5), settings::PoolSize::Fixed(5)),
+    ] {
+        fixture.ask(PoolChange::Update(PoolSpec { size: requested, ..spec("test-pool") })).unwrap();
+        assert_eq!(size(&fixture), Some(is), "{requested:?}");
+    }
+    let too_many = PoolSpec { settings: bounds("2", "500"), ..auto.clone() };
+    assert_eq!(fixture.refused(PoolChange::Update(too_many)).0.as_deref(), Some("size"));
+    let crossed = PoolSpec { settings: bounds("9", "3"), ..auto.clone() };
+    let (field, told) = fixture.refused(PoolChange::Update(crossed));
+    assert_eq!(field.as_deref(), Some("settings.auto_pool_size_min"), "{told}");
+    let session = PoolSpec { mode: "session".to_owned(), ..auto };
+    let told = fixture.ask(PoolChange::Update(session)).unwrap().warnings;
+    assert!(told.iter().any(|warning| warning.contains("in session pooling no size is found")), "{told:?}");
 }
