@@ -184,7 +184,7 @@ def test_bad_input_names_its_field_and_changes_nothing(weir, pg):
         assert told["field"] == field, (change, told)
     told = panel.is_refused(web.ask("PUT", "/api/v1/pools/app", {**WISH, "name": "other"}), 422, "unprocessable_entity", "cannot be renamed")
     assert told["field"] == "name"
-    for body in ({**WISH, "size": "5"}, {**WISH, "size": 1.5}, {"name": "x"}, []):
+    for body in ({**WISH, "size": "five"}, {**WISH, "size": 1.5}, {"name": "x"}, []):
         panel.is_refused(web.ask("POST", "/api/v1/pools", body), 422, "unprocessable_entity")
     panel.is_refused(web.ask("POST", "/api/v1/pools", "{", {"Content-Type": "application/json"}), 400, "bad_request")
     assert not file(pooler).exists()
