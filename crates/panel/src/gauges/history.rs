@@ -78,7 +78,7 @@ impl<K: Ord, const N: usize> GaugeHistory<K, N> {
         let to = span.to.clamp(oldest, self.newest);
         let from = span.from.clamp(oldest, to);
         let reaches = |(_, tier): &(usize, &Tier)| from + reach(**tier) > self.newest;
-        let found = self.tiers.iter().enumerate().find(reaches).or(self.tiers.iter().enumerate().last());
+        let found = self.tiers.iter().enumerate().find(reaches).or(self.tiers.iter().enumerate().next_back());
         let (place, (step, most)) = found.map_or((0, (1, 0)), |(place, tier)| (place, *tier));
         let first = from / step;
         let length = usize::try_from(to / step - first + 1).unwrap_or(0).min(most + 1);

@@ -73,15 +73,16 @@ pub(crate) async fn run_gauges(
         ticks.tick().await;
         let config = context.config();
         // A pooler that is too busy to answer is not asked again at once.
-        if has_auto_sizes(&config) {
-            if let Ok(table) = control_client.show(POOL_SIZES).await {
-                gauges.sizes.lock().unwrap_or_else(PoisonError::into_inner).add(now_us(), &table);
-            }
+        if has_auto_sizes(&config)
+            && let Ok(table) = control_client.show(POOL_SIZES).await
+        {
+            gauges.sizes.lock().unwrap_or_else(PoisonError::into_inner).add(now_us(), &table);
         }
-        if tick % USAGE_EVERY == 0 && !config.quotas.is_empty() {
-            if let Ok(table) = control_client.show(QUOTAS).await {
-                gauges.usage.lock().unwrap_or_else(PoisonError::into_inner).add(now_us() / 1_000_000, &table);
-            }
+        if tick % USAGE_EVERY == 0
+            && !config.quotas.is_empty()
+            && let Ok(table) = control_client.show(QUOTAS).await
+        {
+            gauges.usage.lock().unwrap_or_else(PoisonError::into_inner).add(now_us() / 1_000_000, &table);
         }
     }
 }
