@@ -116,6 +116,19 @@ pub(crate) struct Sides<'a> {
     pub(crate) forwarded: u64,
 }
 
+impl<'a> Sides<'a> {
+    /// What is read comes from the client.
+    #[inline(always)]
+    pub(crate) fn to_server(
+        outbox: &'a mut Outbox,
+        received: &'a [u8],
+        client: ConnId,
+        server: ConnId,
+    ) -> Sides<'a> {
+        Sides { outbox, received, forward_to: server, client, server, forwarded: 0 }
+    }
+}
+
 impl Output for Sides<'_> {
     #[inline(always)]
     fn forward(&mut self, input: &[u8], start: usize, end: usize) {

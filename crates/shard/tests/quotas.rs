@@ -212,6 +212,26 @@ fn a_session_that_keeps_its_server_ends_at_the_next_request() {
 }
 
 #[test]
+fn it_ends_though_what_was_written_to_the_server_is_not_reported_as_sent() {
+    let mut limited = Limited::new("pool_mode = session", "user u queries/hour hard=1");
+    let client = limited.world.client(&[]);
+    let server = limited.world.server();
+    limited.ask(client, server, 1);
+    limited.world.query(client, "select 2");
+    let answered = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    limited.world.event(Event::Received { conn: server, bytes: &answered, unsent: true });
+    limited.tick_after(0);
+    limited.world.sent.clear();
+    limited.world.query(client, "select 3");
+    let text = limited.world.text(client);
+    assert!(text.contains("SFATAL") && text.contains("C53400"), "{text}");
+    assert_eq!(limited.world.text(server).matches("select").count(), 0);
+}
+
+#[test]
 fn above_the_soft_limit_a_session_is_warned_once_and_refused_when_the_grace_time_is_over() {
     let mut limited = Limited::new(ONE, "user u queries/month soft=1 hard=0 grace=60");
     let client = limited.world.client(&[]);

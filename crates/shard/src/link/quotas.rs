@@ -227,7 +227,7 @@ fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
     let Some((standing, meter)) = client.quota.as_ref().and_then(|quota| quota.meters.concern()) else {
         return false;
     };
-    if !server.protocol.is_quiet() || server.unsent || server.dedicated.is_some() {
+    if !server.protocol.is_quiet() || server.dedicated.is_some() {
         return false;
     }
     let meter = Arc::clone(meter);

@@ -157,14 +157,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         parsed_on_server: 0,
         bound: 0,
     };
-    let mut sides = Sides {
-        outbox: &mut core.outbox,
-        received,
-        forward_to: server_conn,
-        client: client_conn,
-        server: server_conn,
-        forwarded: 0,
-    };
+    let mut sides = Sides::to_server(&mut core.outbox, received, client_conn, server_conn);
     let is_watched = client.routed.is_watched();
     let allowed = if is_watched { client.routed.allowed(bytes) } else { bytes.len() };
     let (outcome, done) =
