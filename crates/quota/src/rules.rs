@@ -128,11 +128,11 @@ impl Rules {
     fn regrouped(mut self) -> Rules {
         let mut groups_of: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
         for (name, members) in &self.groups {
-            let mut put = |user: &Box<str>| groups_of.entry(user.clone()).or_default().push(name.clone());
+            let mut put = |user: &str| groups_of.entry(user.into()).or_default().push(name.clone());
             match members {
-                Members::List(list) => list.iter().for_each(&mut put),
+                Members::List(list) => list.iter().for_each(|user| put(user)),
                 Members::Role(question) => {
-                    self.role_members.0.get(question).into_iter().flatten().for_each(&mut put);
+                    self.role_members.0.get(question).into_iter().flatten().for_each(|user| put(user));
                 }
             }
         }

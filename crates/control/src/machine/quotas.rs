@@ -56,8 +56,8 @@ impl Control {
     pub(crate) fn role_members_note(&self) -> String {
         let of = |(question, members): (&RoleQuestion, &BTreeSet<Box<str>>)| {
             let entry = question.entry.as_deref().unwrap_or_default();
-            let line = |member: &Box<str>| format!("{NOTE}{}\t{entry}\t{member}\n", question.role);
-            members.iter().map(line).collect::<String>()
+            let line = |member: &str| format!("{NOTE}{}\t{entry}\t{member}\n", question.role);
+            members.iter().map(|member| line(member)).collect::<String>()
         };
         self.role_members.0.iter().map(of).collect()
     }

@@ -16,6 +16,12 @@ impl Step<'_, '_> {
     /// What comes of a frame that its client may not send, or that has to be here to its end before that can be said.
     #[inline(always)]
     pub(super) fn guarded(&mut self, header: Header, rest: &[u8]) -> Option<RequestOutcome> {
+        if self.context.guard.is_none() { None } else { self.judged(header, rest) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn judged(&mut self, header: Header, rest: &[u8]) -> Option<RequestOutcome> {
         match self.context.guard.as_deref_mut()?.judge(header, rest) {
             Guarded::Passes => None,
             Guarded::Incomplete => Some(RequestOutcome::All),
