@@ -184,7 +184,7 @@ ATTACKS = {
 
 
 def attack(pooler, messages, waits, **parameters):
-    with contextlib.suppress(wire.Closed, OSError), wire.Raw(pooler.port).login(**parameters) as client:
+    with contextlib.suppress(wire.Closed, OSError), wire.Raw(pooler.port, timeout=3).login(**parameters) as client:
         if not waits:
             client.send(b"".join(messages))
         for message in messages:

@@ -38,6 +38,7 @@ pub const BUGS: &[&str] = &[
     "parse_cached_early",
     "paused_serves",
     "permit_lost",
+    "quota_passed",
     "release_at_first_ready",
     "replay_overtakes",
     "reset_overtaken",

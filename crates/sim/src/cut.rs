@@ -9,7 +9,7 @@ use settings::{AuthType, PoolMode};
 
 use crate::prng::Prng;
 use crate::steps::Steps;
-use crate::swarm::{Reloads, Swarm};
+use crate::swarm::{Quotas, Reloads, Swarm};
 
 /// A way to make a world simpler.
 pub(crate) struct Simpler {
@@ -38,6 +38,7 @@ pub(crate) const SIMPLER: &[Simpler] = &[
     simpler("unlimited", |world| world.pooling.max_db_connections = 0),
     simpler("unshared", |world| world.pooling.sharing.mode = settings::ConnectionSharing::None),
     simpler("classless", |world| world.pooling.queueing.classes.0 = settings::QueuePriority::None),
+    simpler("without-quotas", |world| world.pooling.quotas = Quotas::default()),
     simpler("patient", |world| world.pooling.tight_timeouts = false),
     simpler("lasting", |world| world.pooling.server_lifetime_ms = 3_600_000),
     simpler("unchecked", |world| world.pooling.checks = false),

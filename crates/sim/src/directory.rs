@@ -75,6 +75,29 @@ impl Names {
         counted
     }
 
+    /// Twice a second or so: what was used is collected, as the process does.
+    pub(crate) fn collect_quotas(&self, now: quota::Instant) {
+        self.with(|inner| inner.quotas.tick(now));
+    }
+
+    /// Requests of this user are refused, as far as its quota of queries says.
+    pub(crate) fn refuses_queries_of(&self, user: &str) -> bool {
+        let refuses = |row: &quota::QuotaRow| {
+            is_of(row, user)
+                && row.measure.resource() == quota::Resource::Queries
+                && row.state == quota::State::Hard
+        };
+        self.with(|inner| inner.quotas.rows().iter().any(refuses))
+    }
+
+    /// Connections of this user that its quota counts; none if it has no such quota.
+    pub(crate) fn quota_connections_of(&self, user: &str) -> Option<u64> {
+        let is_row = |row: &&quota::QuotaRow| {
+            is_of(row, user) && row.measure.resource() == quota::Resource::Connections
+        };
+        self.with(|inner| inner.quotas.rows().iter().find(is_row).map(|row| row.used))
+    }
+
     /// The number that the process gives next.
     pub(crate) fn next_id(&self) -> u64 {
         self.process.upcoming_id()
@@ -107,6 +130,10 @@ impl Names {
     fn with<R>(&self, act: impl FnOnce(&mut Inner) -> R) -> R {
         act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn is_of(row: &quota::QuotaRow, user: &str) -> bool {
+    row.subject == quota::Subject::named(quota::SubjectKind::User, user)
 }
 
 impl PoolRegistry for Names {

@@ -13,7 +13,7 @@ use shard::Shard;
 use crate::directory::Names;
 use crate::prng::Prng;
 use crate::sql::Statement;
-use crate::swarm::{Hosts, Pooling};
+use crate::swarm::{Hosts, Pooling, Queueing, Quotas};
 
 /// Where the model server is.
 pub(crate) const HOST: &str = "db0.sim";
@@ -94,13 +94,7 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
     global.session_state = if pooling.virtual_sessions { SessionState::Virtual } else { SessionState::Off };
     global.assign_server_at_login = pooling.assign_at_login;
     global.deferred_begin = pooling.deferred_begin;
-    if let Some(by) = pooling.queueing.fair {
-        (global.queue, global.queue_by) = (QueueOrder::Fair, by);
-    }
-    global.queue_burst = Duration::from_millis(pooling.queueing.burst_ms);
-    global.queue_priority = pooling.queueing.classes.0;
-    global.queue_limit = pooling.queueing.limit;
-    global.queue_target = Duration::from_millis(pooling.queueing.target_ms);
+    queue(&pooling.queueing, global);
     global.server_round_robin = pooling.round_robin;
     global.server_lifetime = Duration::from_millis(pooling.server_lifetime_ms);
     global.server_login_retry = Duration::from_millis(500);
@@ -125,6 +119,7 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
     }
     let secrets = (0..known).map(|number| (user(number), pooling.secret.to_owned()));
     config.secrets = Arc::new(secrets.collect());
+    config.quotas = Arc::new(quotas(pooling.quotas));
     for number in 0..pooling.databases {
         let origin = Origin { file: Arc::from("sim.ini"), line: number + 1 };
         let mut entry = Database::new(&database(number), origin);
@@ -142,6 +137,29 @@ pub(crate) fn config(pooling: &Pooling, hosts: Option<&Hosts>, prng: &mut Prng) 
         config.databases.insert(entry.name.clone(), Arc::new(entry));
     }
     config
+}
+
+fn queue(queueing: &Queueing, global: &mut settings::Global) {
+    if let Some(by) = queueing.fair {
+        (global.queue, global.queue_by) = (QueueOrder::Fair, by);
+    }
+    global.queue_burst = Duration::from_millis(queueing.burst_ms);
+    global.queue_priority = queueing.classes.0;
+    global.queue_limit = queueing.limit;
+    global.queue_target = Duration::from_millis(queueing.target_ms);
+}
+
+/// The lines of `quotas_file`: above half of a limit there is a warning.
+fn quotas(quotas: Quotas) -> quota::Rules {
+    let line = |resource: &str, hard: u64| {
+        if hard > 0 {
+            format!("user {} {resource} soft={} hard={hard}\n", user(0), hard / 2)
+        } else {
+            String::new()
+        }
+    };
+    let text = line("connections", quotas.connections.into()) + &line("queries/day", quotas.queries);
+    quota::Rules::read(text.as_bytes()).unwrap_or_default()
 }
 
 /// The shards of a process after this many predecessors.

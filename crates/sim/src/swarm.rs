@@ -3,13 +3,14 @@
 //! Every seed takes a random part of the faults and rates spread by orders of magnitude, so that rare things meet rare
 //! things (swarm testing, Groce et al. 2012). Nothing here acts.
 
+mod limits;
+
+pub(crate) use limits::{Queueing, Quotas, Sharing};
+
 use crate::fault::Fault;
 use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
-use settings::{
-    AuthType, ConnectionSharing, PoolMode, Priority, QueueBy, QueuePriority, ReadAfterWrite, ReadConsistency,
-    ReplicaLag, TargetSessionAttrs,
-};
+use settings::{AuthType, PoolMode, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs};
 use std::time::Duration;
 
 /// What the network does to every connection.
@@ -186,37 +187,6 @@ impl Hosts {
     }
 }
 
-/// In which order clients wait for servers, and who of them is refused.
-#[derive(Clone, Debug)]
-pub(crate) struct Queueing {
-    /// `queue = fair`, and `queue_by`.
-    pub(crate) fair: Option<QueueBy>,
-    /// `queue_burst` in milliseconds.
-    pub(crate) burst_ms: u64,
-    /// `queue_priority`, and `priority` of the first user.
-    pub(crate) classes: (QueuePriority, Priority),
-    /// `queue_limit`.
-    pub(crate) limit: u32,
-    /// `queue_target` in milliseconds; 0 is none.
-    pub(crate) target_ms: u64,
-}
-
-impl Queueing {
-    /// Clients that wait may be refused.
-    pub(crate) fn refuses(&self) -> bool {
-        self.limit > 0 || self.target_ms > 0
-    }
-}
-
-/// How pools share the connections of their database.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sharing {
-    /// `connection_sharing`.
-    pub(crate) mode: ConnectionSharing,
-    /// `guaranteed_connections`.
-    pub(crate) guaranteed: u32,
-}
-
 /// The pooler's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
@@ -248,6 +218,8 @@ pub(crate) struct Pooling {
     pub(crate) sharing: Sharing,
     /// In which order clients wait, and who of them is refused.
     pub(crate) queueing: Queueing,
+    /// What the first user may use.
+    pub(crate) quotas: Quotas,
     /// Whether waits, idleness and ages are limited so much that clients meet the limits.
     pub(crate) tight_timeouts: bool,
     /// server_lifetime in milliseconds.
@@ -489,6 +461,7 @@ const QUEUEING: u64 = 8_006;
 const AUTO_SIZE: u64 = 8_009;
 const SHARING: u64 = 8_007;
 const CLASSES: u64 = 8_008;
+const QUOTAS: u64 = 8_010;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);
@@ -507,8 +480,9 @@ fn pooling(prng: &mut Prng) -> Pooling {
         virtual_sessions,
         deferred_begin: prng.split(DEFERRED_BEGIN).chance(300_000),
         assign_at_login: prng.split(ASSIGN_AT_LOGIN).chance(500_000),
-        sharing: sharing(&mut prng.split(SHARING)),
-        queueing: queueing(&mut prng.split(QUEUEING)),
+        sharing: limits::sharing(&mut prng.split(SHARING)),
+        queueing: limits::queueing(&mut prng.split(QUEUEING)),
+        quotas: limits::quotas(&mut prng.split(QUOTAS)),
         tight_timeouts: prng.chance(200_000),
         server_lifetime_ms: if prng.chance(150_000) { prng.log_between(1, 1_000) } else { 3_600_000 },
         checks: prng.chance(200_000),
@@ -518,28 +492,6 @@ fn pooling(prng: &mut Prng) -> Pooling {
         secret: if prng.chance(200_000) { PASSWORD } else { VERIFIER },
         reloads: reloads(prng, prepared),
     }
-}
-
-fn queueing(prng: &mut Prng) -> Queueing {
-    let by = [QueueBy::User, QueueBy::ApplicationName, QueueBy::ClientAddr];
-    Queueing {
-        fair: prng.chance(300_000).then(|| prng.pick(&by)),
-        burst_ms: if prng.chance(500_000) { prng.log_between(1, 10_000) } else { 0 },
-        classes: classes(&mut prng.split(CLASSES)),
-        limit: if prng.chance(100_000) { u32::try_from(prng.between(1, 4)).unwrap_or(1) } else { 0 },
-        target_ms: if prng.chance(100_000) { prng.log_between(1, 1_000) } else { 0 },
-    }
-}
-
-fn classes(prng: &mut Prng) -> (QueuePriority, Priority) {
-    let setting = prng.pick(&[QueuePriority::None, QueuePriority::Settings, QueuePriority::Comment]);
-    (setting, prng.pick(&[Priority::High, Priority::Normal, Priority::Low]))
-}
-
-fn sharing(prng: &mut Prng) -> Sharing {
-    use ConnectionSharing::{Demand, Guaranteed, None};
-    let mode = prng.pick(&[None, None, Guaranteed, Demand, Demand]);
-    Sharing { mode, guaranteed: u32::try_from(prng.below(3)).unwrap_or(0) }
 }
 
 fn reloads(prng: &mut Prng, prepared: bool) -> Reloads {

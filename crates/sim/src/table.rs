@@ -18,7 +18,7 @@ const fn row(number: &'static str, text: &'static str, checked_by: &'static str)
 }
 
 /// All of them.
-pub const INVARIANTS: [Invariant; 22] = [
+pub const INVARIANTS: [Invariant; 23] = [
     row(
         "I1",
         "Every byte that a client gets answers its own oldest unanswered request, in order.",
@@ -128,6 +128,11 @@ pub const INVARIANTS: [Invariant; 22] = [
         "I22",
         "No pool waits below what it is guaranteed (`connection_sharing`) while others are served with what they have above their guarantees.",
         "simulator: every second, by the queues of pools that share a limit; whole shards in memory (`crates/shard/tests/shares.rs`); the end-to-end tests",
+    ),
+    row(
+        "I23",
+        "No quota is passed: each connection counts once, no more than are allowed get in, and whoever comes when a period's use is used up is served no request. Nobody else is refused.",
+        "simulator: quotas of a user in one seed of eight; the end-to-end tests for grace times, stores and clocks",
     ),
 ];
 

@@ -172,6 +172,8 @@ impl Tap {
                     match kind {
                         b'Q' | b'S' | b'F' => self.amidst = false,
                         b'P' | b'B' | b'D' | b'E' | b'C' => self.amidst = true,
+                        // Whatever is said now the pooler does not look at.
+                        b'X' => self.asks_timeline = false,
                         _ => (),
                     }
                     if !self.amidst {

@@ -4,8 +4,8 @@
 //! and a third of a second later at the latest while it goes on. Clients of administrators count, and are never refused.
 
 use quota::{ClientMeters, Meter, Standing};
-use session::RefusedRequest;
 use session::parameters::APPLICATION_NAME;
+use session::{RefusedRequest, StatementGuard};
 use settings::Global;
 use std::sync::Arc;
 use telemetry::Level;
@@ -240,21 +240,41 @@ fn ends_session(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
     true
 }
 
-/// The quota of a client that has a server refuses its requests.
-#[inline]
-pub(crate) fn refuses(client: &Client, server: &Server) -> bool {
-    let concern = client.quota.as_ref().and_then(|quota| quota.meters.concern());
-    if server.dedicated.is_none() && storage::holds(client) {
-        return true;
-    }
-    server.dedicated.is_none() && concern.is_some_and(|(standing, _)| standing == Standing::Refused)
+/// The quota of a client that has a server refuses its requests, and how what it sends is held to reading. `has_quotas`: there are quotas at all, and of storage.
+#[inline(always)]
+pub(crate) fn bounds<'a>(
+    has_quotas: (bool, bool),
+    quota: &'a mut Option<Box<ClientQuota>>,
+    server: &Server,
+) -> (bool, Option<&'a mut StatementGuard>) {
+    if has_quotas.0 { bounds_of(has_quotas.1, quota, server) } else { (false, None) }
+}
+
+#[cold]
+#[inline(never)]
+fn bounds_of<'a>(
+    has_storage: bool,
+    quota: &'a mut Option<Box<ClientQuota>>,
+    server: &Server,
+) -> (bool, Option<&'a mut StatementGuard>) {
+    let refuses = refuses(quota.as_deref(), server);
+    (refuses, if has_storage { storage::guard(quota, server) } else { None })
+}
+
+fn refuses(quota: Option<&ClientQuota>, server: &Server) -> bool {
+    let Some(quota) = quota.filter(|_| server.dedicated.is_none()) else { return false };
+    let concern = quota.meters.concern();
+    storage::holds(quota) || concern.is_some_and(|(standing, _)| standing == Standing::Refused)
 }
 
 /// All that a client has asked is answered, its transaction is over, and what it has sent since waits: that is another request, and will be refused.
 #[cold]
 pub(crate) fn refuses_next(core: &mut Core, conn: ConnId, server: ConnId) -> bool {
     let linked = core.conns.linked(conn, server);
-    linked.is_some_and(|(client, server)| server.protocol.is_quiet() && refuses(client, server))
+    let is_refused = |(client, server): (&mut Client, &mut Server)| {
+        server.protocol.is_quiet() && refuses(client.quota.as_deref(), server)
+    };
+    linked.is_some_and(is_refused)
 }
 
 fn warn(core: &mut Core, conn: ConnId, meter: &Meter) {

@@ -144,14 +144,16 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
         deferred_begin::send(client, server, &mut core.outbox, server_conn);
     }
     let local_pool = core.local_pools.get_mut(server.pool);
+    let has_quotas = (core.has_quotas, core.has_storage_quotas);
+    let (one_at_a_time, guard) = quotas::bounds(has_quotas, &mut client.quota, server);
     let mut context = RequestContext {
         registry: &mut core.registry,
         statements_max: statements_max(global, server),
         frame_bytes_max: global.max_packet_size,
         resets: client.startup.is_some().then_some(&core.tracked),
         refuses_simple: global.disable_pqexec,
-        one_at_a_time: core.has_quotas && quotas::refuses(client, server),
-        guard: if core.has_storage_quotas { storage::guard(&mut client.quota, server) } else { None },
+        one_at_a_time,
+        guard,
         client: client.id,
         parsed: 0,
         parsed_on_server: 0,
@@ -170,14 +172,9 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     if begins && !received.is_empty() {
         (client.request_us, server.query_us) = (now_us, now_us);
     }
+    let has_statements = client.request.statements.is_some();
     if let Some(local_pool) = local_pool {
-        count_request(
-            local_pool,
-            &mut client.used_bytes,
-            client.request.statements.is_some(),
-            done,
-            &context,
-        );
+        count_request(local_pool, &mut client.used_bytes, has_statements, done, &context);
     }
     if is_watched && client.recording.is_some() {
         cached::sent((client, server), &core.local_pools, &mut core.query_caches, &bytes[..done]);

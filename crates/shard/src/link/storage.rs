@@ -43,8 +43,8 @@ pub(crate) fn guard<'a>(
 }
 
 /// Whether each request of a client waits for the answer of the one before: what that has set is looked at first.
-pub(crate) fn holds(client: &Client) -> bool {
-    standing(client) != StorageStanding::Free
+pub(crate) fn holds(quota: &ClientQuota) -> bool {
+    quota.meters.storage() != StorageStanding::Free
 }
 
 /// A transaction, or a request outside of one, is about to begin: the client's setting is the quota's, or its own again.

@@ -17,6 +17,9 @@ pub(super) const LONG_IDLE_US: u64 = 150 * crate::clock::SECOND_US;
 /// The SQLSTATE of a request that is refused for load (`queue_limit`, `queue_target`).
 const OVERLOADED: &str = "53300";
 
+/// The SQLSTATE of a connection or a request that a quota refuses.
+const OVER_QUOTA: &str = "53400";
+
 impl Client {
     pub(super) fn take(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         match (kind, self.phase) {
@@ -36,7 +39,7 @@ impl Client {
             }
             (b'Z', Phase::LoggingIn) => {
                 self.phase = Phase::Open;
-                self.waiting_since_us = None;
+                (self.waiting_since_us, self.open_since_us) = (None, context.now_us);
                 if let (Some(wild), Some(own)) = (&mut self.wild, self.view.own()) {
                     wild.begin(own, context.modern);
                 }
@@ -62,7 +65,9 @@ impl Client {
             // Its own cancel request hit the BEGIN that Weir had sent before its request.
             let hit_begin = self.cancels > 0 && readable.starts_with("server refused the deferred BEGIN");
             let is_overload = context.refuses && sqlstate == OVERLOADED;
-            if context.fair && !self.disturbed && !hit_begin && !is_overload && !self.awaits_refusal() {
+            let is_over_quota = sqlstate == OVER_QUOTA && self.may_be_over_quota(context);
+            let is_refused = is_overload || is_over_quota || self.awaits_refusal();
+            if context.fair && !self.disturbed && !hit_begin && !is_refused {
                 self.object("unfair", format!("got FATAL {sqlstate} {readable}"), context);
             }
             return self.leave(context);
@@ -94,10 +99,12 @@ impl Client {
             return self.object("I15", format!("{step} got {sqlstate}, of which it must not hear"), context);
         }
         // Outside a transaction, before anything of its request has been answered.
-        let refused_for_load = context.refuses
-            && sqlstate == OVERLOADED
-            && self.view.status == Status::Idle
-            && !step.has_begun();
+        let refuses = match sqlstate.as_str() {
+            OVERLOADED => context.refuses,
+            OVER_QUOTA => self.may_be_over_quota(context),
+            _ => false,
+        };
+        let refused_for_load = refuses && self.view.status == Status::Idle && !step.has_begun();
         let expected = expected || spoilt || refused_for_load;
         if !own || !(expected || lost || cancelled || asked) {
             let step = format!("{} ({:?} of `{}`)", step.tag, step.kind, step.statement);
@@ -166,7 +173,26 @@ impl Client {
         }
     }
 
+    /// The quota of its user may refuse its login, or its request.
+    fn may_be_over_quota(&self, context: &ClientContext<'_>) -> bool {
+        context.quota.is_some_and(|quota| match self.phase {
+            Phase::LoggingIn => quota.limits_connections,
+            _ => quota.has_refused && !self.replicates,
+        })
+    }
+
+    /// Whoever came when the queries of its user were used up is served no request.
+    fn expect_quota_kept(&mut self, context: &mut ClientContext<'_>) {
+        let since_us = context.quota.and_then(|quota| quota.refuses_since_us);
+        if since_us.is_some_and(|since_us| self.open_since_us > since_us) && !self.replicates {
+            self.object("I23", "is served, and the queries of its user are used up".to_owned(), context);
+        }
+    }
+
     fn take_answer(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
+        if kind == b'C' {
+            self.expect_quota_kept(context);
+        }
         let Some(step) = self.groups.front_mut().and_then(|group| group.steps.front_mut()) else {
             return self.object(
                 "I1",

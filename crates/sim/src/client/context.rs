@@ -40,8 +40,21 @@ pub(crate) struct ClientContext<'a> {
     pub(crate) defers: bool,
     /// A client that waits for a server may be refused.
     pub(crate) refuses: bool,
+    /// What the quota of its user says, if that has one.
+    pub(crate) quota: Option<QuotaContext>,
     /// A client outside a transaction holds no server.
     pub(crate) shares: bool,
     /// The faults are still on: bad manners are allowed.
     pub(crate) chaos: bool,
+}
+
+/// What the quota of a client's user says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuotaContext {
+    /// Connections are limited.
+    pub(crate) limits_connections: bool,
+    /// It has refused requests, or does.
+    pub(crate) has_refused: bool,
+    /// It refuses those that begin, since then.
+    pub(crate) refuses_since_us: Option<u64>,
 }

@@ -58,6 +58,11 @@ impl Login {
 }
 
 impl Client {
+    /// The user that it says it is.
+    pub(crate) fn user(&self) -> &str {
+        &self.login.user
+    }
+
     /// Whether it has come to be refused. (The words may be cut off where the network is narrow.)
     pub(super) fn awaits_refusal(&self) -> bool {
         self.login.stranger && self.phase == Phase::LoggingIn

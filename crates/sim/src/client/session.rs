@@ -102,6 +102,8 @@ pub(crate) struct Client {
     pub(super) gives_up_at_us: Option<u64>,
     /// A Parse of the pipeline under way may have been refused by a failed transaction, or skipped.
     pub(super) was_refused: bool,
+    /// Since when it is logged in.
+    pub(super) open_since_us: u64,
     /// It does as a script says, and is answered as by PostgreSQL alone.
     pub(super) wild: Option<Box<Wild>>,
     /// So many bytes from now on it stands still for a while.
@@ -148,6 +150,7 @@ impl Client {
             has_described: false,
             gives_up_at_us: None,
             was_refused: false,
+            open_since_us: 0,
             wild: Wild::draw(number, context),
             stands_at: None,
             silent_until_us: 0,
@@ -200,7 +203,8 @@ impl Client {
             let asked_for_it = self.wild.as_ref().is_some_and(|wild| wild.asked_for_it());
             // Refused in a transaction that the pooler has begun for it, by words that did not reach it.
             let is_overload = context.refuses && context.defers;
-            if context.fair && !self.disturbed && !asked_for_it && !is_overload && !self.awaits_refusal() {
+            let is_refused = is_overload || context.quota.is_some() || self.awaits_refusal();
+            if context.fair && !self.disturbed && !asked_for_it && !is_refused {
                 self.object("unfair", format!("was hung up on while {:?}", self.phase), context);
             }
             self.leave(context);

@@ -204,6 +204,9 @@ impl Client {
 
     fn compare(&mut self, wild: &mut Wild, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(shadow) = &mut wild.shadow else { return };
+        if kind == b'N' && context.quota.is_some() && error_field(body, b'C') == Some(b"01000") {
+            return; // It is above the soft limit.
+        }
         if kind == b'N' && is_chatter(body) {
             let tag = error_field(body, b'M').and_then(Tag::in_brackets);
             if tag.is_some_and(|tag| tag.client != self.number) {

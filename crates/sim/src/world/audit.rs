@@ -9,6 +9,7 @@ use super::process::Process;
 use super::{Owner, World};
 use crate::client::session::Phase;
 use crate::pooler::Pooler;
+use crate::setup;
 
 /// Events between two audits; a prime, so that it meets every kind of moment.
 const EVERY: u64 = 13;
@@ -65,9 +66,12 @@ impl<P: Pooler> World<P> {
         if self.moving > 0 {
             return;
         }
-        if let Some(text) = difference(&kept, &sum(&audits)) {
-            self.checker.object("I7", text);
+        let found = sum(&audits);
+        if let Some(text) = difference(&kept, &found) {
+            return self.checker.object("I7", text);
         }
+        let of_first_user = found.clients_of_users.get(&setup::user(0)).copied().unwrap_or(0);
+        self.expect_quota_counts(number, of_first_user);
     }
 
     /// A server that no client has holds nothing that another one could not be given (I4).

@@ -39,7 +39,8 @@ impl<P: Pooler> World<P> {
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: self.pools && pooling.max_prepared_statements > 0 && pooling.always_names() && shares,
             defers: pooling.deferred_begin && !own,
-            refuses: pooling.queueing.refuses(),
+            refuses: pooling.queueing.refuses() || pooling.quotas.queries > 0,
+            quota: self.quotas.of(pooling.quotas, self.clients[number as usize].user()),
             shares,
             chaos: self.era == Era::Chaos,
         };
@@ -86,7 +87,8 @@ impl<P: Pooler> World<P> {
             spoils: self.swarm.servers.ddl_per_million > 0,
             mends: false,
             defers: false,
-            refuses: pooling.queueing.refuses(),
+            refuses: pooling.queueing.refuses() || pooling.quotas.queries > 0,
+            quota: self.quotas.of(pooling.quotas, &user),
             shares: pooling.pool_mode == PoolMode::Transaction || pooling.reloads.pool_mode,
             chaos: !probing,
         };

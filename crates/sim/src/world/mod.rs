@@ -11,6 +11,7 @@ mod finish;
 mod operator;
 mod orders;
 mod process;
+mod quotas;
 mod reads;
 mod reload;
 mod replicas;
@@ -207,6 +208,8 @@ pub(crate) struct World<P> {
     serial: u64,
     events: u64,
     operator: Operator,
+    /// How the quota of the first user stands.
+    quotas: quotas::QuotaWatch,
     births: Vec<ProcessStart>,
     /// Clients on their way from one shard to another.
     moving: u32,
@@ -271,6 +274,7 @@ impl<P: Pooler> World<P> {
             serial: 0,
             events: 0,
             operator: Operator::default(),
+            quotas: quotas::QuotaWatch::default(),
             births: Vec::new(),
             moving: 0,
             excused_until_us: 0,
@@ -464,6 +468,7 @@ impl<P: Pooler> World<P> {
         }
         self.shards[shard].tick_at_us = None;
         self.deliver(shard, Event::Tick);
+        self.collect_quotas(self.shards[shard].process);
         let place = &mut self.shards[shard];
         let overdue = place.pooler.deadline().is_some_and(|deadline| deadline <= now_us);
         place.late_ticks = if overdue { place.late_ticks + 1 } else { 0 };

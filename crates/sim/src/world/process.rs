@@ -32,6 +32,9 @@ impl<P: Pooler> World<P> {
     /// A process starts, and accepts from now on; its number.
     pub(super) fn start_process(&mut self) -> usize {
         let number = self.processes.len();
+        if number > 0 {
+            self.quotas.end();
+        }
         let mut config = (*self.config).clone();
         config.databases.retain(|name, _| !self.operator.removed.contains(name));
         let (poolers, names) = (self.starter)(number as u64, &Arc::new(config));

@@ -152,6 +152,8 @@ impl<P: Pooler> World<P> {
         global.query_wait_timeout = Duration::from_micros(120 * SECOND_US);
         global.query_timeout = Duration::ZERO;
         (global.queue_limit, global.queue_target) = (0, Duration::ZERO);
+        config.quotas = Arc::default();
+        self.quotas.end();
         global.idle_transaction_timeout = Duration::ZERO;
         global.transaction_timeout = Duration::ZERO;
         global.client_idle_timeout = Duration::ZERO;
