@@ -422,6 +422,7 @@ def test_a_role_that_is_renamed_is_told_and_refuses_nobody(weir, analysts):
     assert pooler.log_text().count('role "analysts" does not exist') == 1, "once"
     analysts.query("alter role retired rename to analysts")
     host.eventually(lambda: str(members(pooler)) == "3")
+    host.eventually(lambda: used(pooler, "group staff", "connections") >= 1)
     with pytest.raises(psycopg.OperationalError, match="quota of group staff exceeded"):
         pooler.connect()
     client.close()
@@ -444,5 +445,7 @@ def test_a_server_that_cannot_be_asked_leaves_members_as_they_were_known(weir, a
         pooler.connect()
     assert reboot(pooler, wait=False).wait(30) == 0
     assert str(members(pooler)) == "3", "the process that takes over knows them"
+    # Its threads are told a moment later.
+    host.eventually(lambda: used(pooler, "group staff", "connections") >= 1)
     with pytest.raises(psycopg.OperationalError, match="quota of group staff exceeded"):
         pooler.connect()
