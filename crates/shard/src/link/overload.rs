@@ -120,6 +120,28 @@ enum Then {
     Judged(FirstMessage),
 }
 
+/// A client gets the errors of a request that its quota refuses; `once`: what is sent behind it is looked at for itself.
+pub(crate) fn refuse_over_quota(
+    core: &mut Core,
+    conn: ConnId,
+    request: &[u8],
+    text: String,
+    once: bool,
+) -> bool {
+    let Some(client) = core.client(conn) else { return false };
+    client.request.held.extend_from_slice(request);
+    client.recording = None;
+    client.refusal = Some(Box::new(Refusal {
+        text,
+        code: sqlstate::CONFIGURATION_LIMIT,
+        request: RefusedRequest::default(),
+        closes: true,
+        once,
+    }));
+    answer_refused(core, conn);
+    true
+}
+
 /// The client's request is refused: answers what is here of it.
 #[cold]
 pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {

@@ -12,7 +12,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
-use crate::client::{Client, ClientQuota, Refusal, StorageState};
+use crate::client::{Client, ClientQuota, StorageState};
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{client_end, overload, storage};
@@ -199,18 +199,7 @@ fn refuses_request(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         return false; // It is in a transaction, or what PostgreSQL never refuses.
     }
     let Some(text) = told(core, &meter, Standing::Refused) else { return false };
-    let Some(client) = core.client(conn) else { return false };
-    client.request.held.extend_from_slice(request);
-    client.recording = None;
-    client.refusal = Some(Box::new(Refusal {
-        text,
-        code: sqlstate::CONFIGURATION_LIMIT,
-        request: RefusedRequest::default(),
-        closes: true,
-        once: false,
-    }));
-    overload::answer_refused(core, conn);
-    true
+    overload::refuse_over_quota(core, conn, request, text, false)
 }
 
 /// A client that keeps its server begins a request outside of a transaction, if that is so. True: it waits for a setting, or its quota refuses it, and the client is closed, because

@@ -11,7 +11,7 @@ use telemetry::Level;
 use wire::{encode, sqlstate};
 
 use crate::ConnId;
-use crate::client::{Client, ClientQuota, Refusal};
+use crate::client::{Client, ClientQuota};
 use crate::core::Core;
 use crate::link::{client_end, overload, startup_values};
 use crate::server::Server;
@@ -119,18 +119,7 @@ pub(crate) fn stops(core: &mut Core, conn: ConnId, request: &[u8]) -> bool {
         return false; // In a transaction, what has to be refused ends the connection.
     }
     let text = told(core, conn);
-    let Some(client) = core.client(conn) else { return false };
-    client.request.held.extend_from_slice(request);
-    client.recording = None;
-    client.refusal = Some(Box::new(Refusal {
-        text,
-        code: sqlstate::CONFIGURATION_LIMIT,
-        request: RefusedRequest::default(),
-        closes: true,
-        once: true,
-    }));
-    overload::answer_refused(core, conn);
-    true
+    overload::refuse_over_quota(core, conn, request, text, true)
 }
 
 /// A client that keeps its server begins a request outside of a transaction. True: the server gets the setting first, and `bytes` wait.
@@ -141,7 +130,7 @@ pub(crate) fn sets_first(core: &mut Core, conn: ConnId, server_conn: ConnId, byt
     if client.quota.is_none() || server.dedicated.is_some() {
         return false;
     }
-    if !server.protocol.is_quiet() || server.unsent || client.deferred_begin.is_some() {
+    if !server.protocol.is_quiet() || client.deferred_begin.is_some() {
         return false;
     }
     begins(core, conn);
