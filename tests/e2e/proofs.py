@@ -34,7 +34,7 @@ def rust():
         for folder in ("src", "tests") if home != ROOT else ("src",):
             for path in (home / folder).rglob("*.rs"):
                 parts = path.relative_to(home / folder).with_suffix("").parts
-                modules = [part for part in parts if part not in ("lib", "main", "mod", "tests")]
+                modules = [part for part in parts if part not in ("lib", "main", "mod", "tests", "in_memory")]
                 names |= {"::".join([crate, *modules, name]) for name in RUST_TEST.findall(path.read_text())}
     return names
 

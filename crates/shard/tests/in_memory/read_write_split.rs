@@ -1,0 +1,688 @@
+//! `read_write_split`: reads go to pools of the standbys, everything else to the primary's.
+
+use crate::world::{World, config, message};
+use messages::{Command, RequestId};
+use shard::{ConnId, ConnectFault, Event, Target};
+use wire::backend::Status;
+use wire::encode;
+
+const CLUSTER: u64 = 7_000;
+const READ: &str = "SELECT a FROM t WHERE a = 1";
+
+/// Three hosts, of which the first is the primary, and a client.
+struct Split {
+    world: World,
+    client: ConnId,
+    primary: ConnId,
+    standbys: [ConnId; 2],
+}
+
+fn target(world: &World, conn: ConnId) -> String {
+    let Target::Inet { host, .. } = world.targets[&conn].clone() else { panic!("no address") };
+    host.to_string()
+}
+
+/// The server lets Weir in, as a primary on this timeline or as a standby.
+fn logs_in(world: &mut World, conn: ConnId, timeline: Option<u32>) {
+    says_hello(world, conn, timeline.is_some());
+    says_who_it_is(world, conn, timeline);
+    world.follow(conn);
+}
+
+/// It lets Weir in, and is asked which cluster it belongs to.
+fn says_hello(world: &mut World, conn: ConnId, is_primary: bool) {
+    let hello = message(|out| {
+        encode::authentication_ok(out);
+        encode::parameter_status(out, b"server_version", b"18.0");
+        let in_hot_standby = if is_primary { "off" } else { "on" };
+        encode::parameter_status(out, b"in_hot_standby", in_hot_standby.as_bytes());
+        encode::parameter_status(out, b"default_transaction_read_only", b"off");
+        encode::key_data(out, 77, &[1, 2, 3, 4]);
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.remove(&conn);
+    world.receive(conn, &hello);
+    assert!(world.text(conn).contains("pg_control_system"));
+}
+
+/// And it answers that.
+fn says_who_it_is(world: &mut World, conn: ConnId, timeline: Option<u32>) {
+    let timeline = timeline.map(|timeline| format!("{timeline:08X}"));
+    let system = CLUSTER.to_string();
+    answers(world, conn, &[&[Some(&system), timeline.as_deref()]]);
+}
+
+/// Rows in answer to a query of Weir's own.
+fn answers(world: &mut World, conn: ConnId, rows: &[&[Option<&str>]]) {
+    world.sent.remove(&conn);
+    let answer = message(|out| {
+        for row in rows {
+            encode::data_row(out, row.iter().map(|cell| cell.map(str::as_bytes)));
+        }
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+}
+
+/// The connections that are being opened, by their hosts.
+fn opened(world: &mut World) -> Vec<(String, ConnId)> {
+    let mut found = Vec::new();
+    while !world.connecting.is_empty() {
+        let conn = world.connected();
+        found.push((target(world, conn), conn));
+    }
+    found.sort();
+    found
+}
+
+impl Split {
+    fn new(more: &str) -> Split {
+        let mut world = World::new(&format!(
+            "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 {more}"
+        ));
+        let client = world.client(&[]);
+        let primary = opened(&mut world)[0].1;
+        logs_in(&mut world, primary, Some(1));
+        world.pass(400);
+        let standbys = opened(&mut world);
+        assert_eq!(standbys.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let standbys = [standbys[0].1, standbys[1].1];
+        standbys.iter().for_each(|conn| logs_in(&mut world, *conn, None));
+        let mut split = Split { world, client, primary, standbys };
+        split.settle();
+        split
+    }
+
+    /// Answers what Weir asks of its own, with these positions; the answer is what else the servers were sent.
+    fn answer(&mut self, primary: u64, standbys: [u64; 2]) -> String {
+        let mut others = String::new();
+        for _ in 0..8 {
+            for (conn, lsn) in
+                [(self.primary, primary), (self.standbys[0], standbys[0]), (self.standbys[1], standbys[1])]
+            {
+                others.push_str(&self.answer_one(conn, lsn));
+            }
+        }
+        others
+    }
+
+    /// The same of one server.
+    fn answer_one(&mut self, conn: ConnId, lsn: u64) -> String {
+        let text = self.world.text(conn);
+        let lsn = lsn.to_string();
+        if text.contains("pg_rewrite") {
+            answers(&mut self.world, conn, &[&[Some("end"), Some("")]]);
+        } else if text.contains("pg_last_wal_replay_lsn") {
+            let is_standby = if conn == self.primary { "f" } else { "t" };
+            answers(&mut self.world, conn, &[&[Some(is_standby), Some(&lsn), Some("1")]]);
+        } else {
+            return text;
+        }
+        String::new()
+    }
+
+    /// The same, also of standbys that are logged in to meanwhile, for some time or until the primary gets something else.
+    fn answer_all(&mut self, positions: [u64; 3]) -> String {
+        let [primary, standbys @ ..] = positions;
+        let mut others = String::new();
+        for _ in 0..6 {
+            for (host, conn) in opened(&mut self.world) {
+                logs_in(&mut self.world, conn, None);
+                self.standbys[usize::from(host == "c")] = conn;
+            }
+            others.push_str(&self.answer(primary, standbys));
+            if !others.is_empty() {
+                break;
+            }
+            self.world.pass(100);
+        }
+        others
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..5 {
+            self.world.pass(400);
+            self.answer(100, [100, 100]);
+        }
+    }
+
+    /// The server that a request goes to.
+    fn goes(&mut self, bytes: &[u8]) -> Option<usize> {
+        let servers = [self.primary, self.standbys[0], self.standbys[1]];
+        servers.iter().for_each(|server| drop(self.world.sent.remove(server)));
+        self.world.receive(self.client, bytes);
+        servers.iter().position(|server| !self.world.text(*server).is_empty())
+    }
+
+    fn query(&mut self, sql: &str) -> Option<usize> {
+        self.goes(&message(|out| encode::query(out, sql.as_bytes())))
+    }
+
+    fn server(&self, place: usize) -> ConnId {
+        [self.primary, self.standbys[0], self.standbys[1]][place]
+    }
+
+    /// All standbys are busy with a read, and a further connection to b is being logged in to: as a primary, by what it has reported.
+    fn second_login(&mut self) -> ConnId {
+        let clients: Vec<ConnId> = (0..4).map(|_| self.world.client(&[])).collect();
+        let read = message(|out| encode::query(out, READ.as_bytes()));
+        clients.iter().for_each(|client| self.world.receive(*client, &read));
+        let (_, second) = opened(&mut self.world).into_iter().find(|(host, _)| host == "b").unwrap();
+        says_hello(&mut self.world, second, true);
+        second
+    }
+
+    /// The connection to the primary ends, and there is another one.
+    fn renew_primary(&mut self) {
+        self.world.event(Event::HungUp { conn: self.primary });
+        self.world.pass(400);
+        let again = opened(&mut self.world).into_iter().find(|(host, _)| host == "a").unwrap().1;
+        logs_in(&mut self.world, again, Some(1));
+        self.primary = again;
+    }
+
+    /// Whether a write is sent to the primary of the beginning.
+    fn writes_to_the_first(&mut self) -> bool {
+        // It serves the reads that have waited for a standby first.
+        for _ in 0..8 {
+            if self.answer_one(self.primary, 100).contains(READ) {
+                self.replies(0, "SELECT 1", Status::Idle);
+            }
+        }
+        self.world.receive(self.client, &message(|out| encode::query(out, b"UPDATE t SET a = 1")));
+        self.world.text(self.primary).contains("UPDATE")
+    }
+
+    fn replies(&mut self, place: usize, tag: &str, status: Status) {
+        let server = self.server(place);
+        self.world.sent.remove(&server);
+        let reply = message(|out| {
+            encode::command_complete(out, tag);
+            encode::ready(out, status);
+        });
+        self.world.receive(server, &reply);
+    }
+}
+
+#[test]
+fn reads_go_to_the_standbys_in_turn_and_writes_to_the_primary() {
+    let mut split = Split::new("");
+    let mut places = Vec::new();
+    for _ in 0..4 {
+        let place = split.query(READ).unwrap();
+        split.replies(place, "SELECT 1", Status::Idle);
+        places.push(place);
+    }
+    assert!(places == [1, 2, 1, 2] || places == [2, 1, 2, 1], "{places:?}");
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+}
+
+#[test]
+fn a_client_reads_its_own_writes() {
+    let mut split = Split::new("");
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+    split.replies(0, "UPDATE 1", Status::Idle);
+    // No standby is known to have it. The primary is asked how far it is, and then they are.
+    assert_eq!(split.query(READ), Some(0));
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.pass(400);
+    split.answer(500, [499, 500]);
+    for _ in 0..3 {
+        assert_eq!(split.query(READ), Some(2), "only the second has it");
+        split.replies(2, "SELECT 1", Status::Idle);
+    }
+}
+
+#[test]
+fn what_comes_behind_a_read_is_judged_by_itself() {
+    let mut split = Split::new("");
+    let both = message(|out| {
+        encode::query(out, READ.as_bytes());
+        encode::query(out, b"DELETE FROM t");
+    });
+    let place = split.goes(&both).unwrap();
+    let standby = split.server(place);
+    assert!(place > 0 && !split.world.text(standby).contains("DELETE"));
+    // More of it while the first is under way.
+    let more = message(|out| encode::query(out, b"DELETE FROM u"));
+    split.world.receive(split.client, &more);
+    assert!(!split.world.text(standby).contains("DELETE"));
+    split.replies(place, "SELECT 1", Status::Idle);
+    let primary = split.primary;
+    let sent = split.world.text(primary);
+    assert!(sent.contains("DELETE FROM t") && sent.contains("DELETE FROM u"));
+    assert!(!split.world.text(standby).contains("DELETE"));
+}
+
+#[test]
+fn a_transaction_that_only_reads_stays_on_its_standby_to_its_end() {
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    assert!(place > 0);
+    split.replies(place, "BEGIN", Status::InTransaction);
+    assert_eq!(split.query("SELECT mine()"), Some(place));
+    split.replies(place, "SELECT 1", Status::InTransaction);
+    let rest = message(|out| {
+        encode::query(out, b"COMMIT");
+        encode::query(out, b"DELETE FROM t");
+    });
+    assert_eq!(split.goes(&rest), Some(place));
+    split.replies(place, "COMMIT", Status::Idle);
+    let (primary, standby) = (split.primary, split.server(place));
+    assert!(split.world.text(primary).contains("DELETE") && !split.world.text(standby).contains("DELETE"));
+}
+
+#[test]
+fn what_is_not_whole_or_not_known_goes_to_the_primary() {
+    let mut split = Split::new("");
+    let extended = |end: &[u8]| {
+        message(|out| {
+            encode::parse(out, b"", READ.as_bytes(), &[]);
+            out.extend_from_slice(b"B\0\0\0\x0c\0\0\0\0\0\0\0\0E\0\0\0\x09\0\0\0\0\0");
+            out.extend_from_slice(end);
+        })
+    };
+    let place = split.goes(&extended(b"S\0\0\0\x04"));
+    assert!(place > Some(0), "{place:?}");
+    let mut split = Split::new("");
+    assert_eq!(split.goes(&extended(b"H\0\0\0\x04")), Some(0), "a Flush");
+    for text in
+        ["SELECT f()", "SELECT 1; SELECT 2", "BEGIN", "SELECT 1 FOR UPDATE", "VACUUM", "FETCH 1 FROM c"]
+    {
+        let mut split = Split::new("");
+        assert_eq!(split.query(text), Some(0), "{text}");
+    }
+}
+
+#[test]
+fn the_hint_decides() {
+    let mut split = Split::new("read_after_write=always_primary");
+    assert_eq!(split.query(READ), Some(0));
+    split.replies(0, "SELECT 1", Status::Idle);
+    assert!(split.query("/* weir: standby */ SELECT f()") > Some(0));
+    let mut split = Split::new("");
+    assert_eq!(split.query("/* weir: primary */ SELECT 1"), Some(0));
+}
+
+#[test]
+fn reads_that_wait_for_a_standby_that_dies_are_the_primarys() {
+    let mut split = Split::new("pool_size=1");
+    let busy: Vec<ConnId> = (0..2).map(|_| split.world.client(&[])).collect();
+    let read = message(|out| encode::query(out, READ.as_bytes()));
+    busy.iter().for_each(|client| split.world.receive(*client, &read));
+    assert_eq!(split.goes(&read), None, "both are taken");
+    for server in split.standbys {
+        split.world.event(Event::HungUp { conn: server });
+    }
+    for _ in 0..3 {
+        split.world.pass(400);
+        while !split.world.connecting.is_empty() {
+            let conn = split.world.connecting.remove(0);
+            split.world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+            split.world.event(Event::Closed { conn });
+        }
+    }
+    assert!(split.answer(100, [100, 100]).contains(READ));
+    assert!(!split.world.closed.contains(&split.client));
+}
+
+#[test]
+fn ddl_makes_reads_unknown_until_the_names_are_asked_for_again() {
+    let mut split = Split::new("");
+    (0..8).for_each(|_| split.settle());
+    assert_eq!(split.query("CREATE VIEW v AS SELECT nextval('s')"), Some(0));
+    split.replies(0, "CREATE VIEW", Status::Idle);
+    let primary = split.primary;
+    assert!(split.world.text(primary).contains("pg_rewrite"), "asked before the next client gets it");
+}
+
+#[test]
+fn a_client_whose_last_request_read_goes_on_when_reads_are_not_split_any_more() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    split.replies(place, "SELECT 1", Status::Idle);
+    let text = "session_state = off\n[databases]\nd = host=a,b,c target_session_attrs=primary";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+    split.replies(0, "UPDATE 1", Status::Idle);
+    assert_eq!(split.query(READ), Some(0));
+}
+
+#[test]
+fn what_has_waited_for_the_primary_since_before_reads_are_split_counts_as_written() {
+    let mut split = Split::new("pool_size=1");
+    let [other, first] = [(); 2].map(|()| split.world.client(&[]));
+    split.world.query(other, "BEGIN");
+    split.replies(0, "BEGIN", Status::InTransaction);
+    split.world.query(first, "UPDATE u SET a = 1");
+    assert_eq!(split.query("UPDATE t SET a = 1"), None, "it waits");
+    for more in ["target_session_attrs=primary", "read_write_split=1"] {
+        let text = format!(
+            "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c pool_size=1 {more}"
+        );
+        split.world.event(Event::Command(Command::Configure(config(&text))));
+    }
+    split.world.query(other, "COMMIT");
+    split.replies(0, "COMMIT", Status::Idle);
+    let served = split.answer_all([100, 100, 100]);
+    assert!(served.contains("UPDATE u"), "{served}");
+    split.world.pass(1_500);
+    split.replies(0, "UPDATE 1", Status::Idle);
+    // The primary is asked how far it is before the next one gets it.
+    let served = split.answer_all([100, 100, 100]);
+    assert!(served.contains("UPDATE t"), "{served}");
+    split.replies(0, "UPDATE 1", Status::Idle);
+    split.world.pass(400);
+    split.answer_all([500, 100, 100]);
+    assert_eq!(split.query(READ), Some(0), "no standby has it");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.pass(400);
+    split.answer_all([500, 100, 500]);
+    assert_eq!(split.query(READ), Some(2));
+}
+
+#[test]
+fn one_failed_login_does_not_take_a_standby_out() {
+    let mut split = Split::new("pool_size=2");
+    let clients: Vec<ConnId> = (0..5).map(|_| split.world.client(&[])).collect();
+    let read = message(|out| encode::query(out, READ.as_bytes()));
+    clients.iter().for_each(|client| split.world.receive(*client, &read));
+    // Each standby has one connection, which is taken; of the next ones none succeeds.
+    while !split.world.connecting.is_empty() {
+        let conn = split.world.connecting.remove(0);
+        split.world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+        split.world.event(Event::Closed { conn });
+    }
+    for place in [1, 2] {
+        split.replies(place, "SELECT 1", Status::Idle);
+    }
+    split.answer(100, [100, 100]);
+    assert!(split.query(READ) > Some(0));
+}
+
+/// What a standby says to a read that it does not run.
+fn refusal(severity: &str, code: &str) -> Vec<u8> {
+    message(|out| {
+        out.extend_from_slice(b"T\0\0\0\x06\0\0");
+        encode::error(out, severity, code, "no");
+    })
+}
+
+fn ready(out: &mut Vec<u8>) {
+    encode::ready(out, Status::Idle);
+}
+
+#[test]
+fn a_read_that_a_standby_refuses_is_run_by_the_primary_and_those_of_its_shape_too() {
+    const ODD: &str = "SELECT odd, 1 FROM t WHERE a = count(b)";
+    let mut split = Split::new("");
+    split.world.sent.remove(&split.client);
+    let place = split.query(ODD).unwrap();
+    let standby = split.server(place);
+    assert!(place > 0);
+    let refused = refusal("ERROR", "25006");
+    let (front, rest) = refused.split_at(12);
+    split.world.receive(standby, front);
+    split.world.receive(standby, rest);
+    // What the client has sent behind it comes behind it.
+    split.world.receive(split.client, &message(|out| encode::query(out, b"DELETE FROM t")));
+    split.world.sent.remove(&split.primary);
+    split.world.receive(standby, &message(ready));
+    let sent = split.world.text(split.primary);
+    assert!(sent.contains(ODD) && sent.contains("DELETE"), "{sent}");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.replies(0, "DELETE 1", Status::Idle);
+    let client = split.client;
+    let told = split.world.text(client);
+    assert!(told.contains("SELECT 1") && told.contains("DELETE 1") && !told.contains("25006"), "{told}");
+    assert!(!split.world.closed.contains(&standby), "it serves others");
+    split.client = split.world.client(&[]);
+    assert_eq!(split.query(&ODD.replace('1', "2")), Some(0), "remembered");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.client = split.world.client(&[]);
+    assert!(split.query(READ) > Some(0), "other reads are not concerned");
+}
+
+#[test]
+fn a_session_that_no_standby_serves_stays_with_the_primary() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let standby = split.server(place);
+    split.world.receive(standby, &refusal("ERROR", "0A000"));
+    split.world.receive(standby, &message(ready));
+    split.replies(0, "SELECT 1", Status::Idle);
+    for _ in 0..3 {
+        assert_eq!(split.query(READ), Some(0));
+        split.replies(0, "SELECT 1", Status::Idle);
+    }
+    let other = split.world.client(&[]);
+    split.client = other;
+    assert!(split.query(READ) > Some(0), "only its own");
+}
+
+#[test]
+fn an_error_that_the_primary_would_have_too_is_the_clients() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.world.sent.remove(&client);
+    split.world.receive(standby, &refusal("ERROR", "22012"));
+    split.world.receive(standby, &message(ready));
+    assert!(split.world.text(client).contains("22012"));
+    assert!(split.query(READ) > Some(0));
+}
+
+#[test]
+fn a_read_whose_standby_is_gone_before_the_first_row_is_run_by_the_primary() {
+    for begun in
+        [Vec::new(), b"T\0\0\0\x06\0\0".to_vec(), refusal("FATAL", "57P01"), refusal("ERROR", "40001")]
+    {
+        let mut split = Split::new("");
+        let place = split.query(READ).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        split.world.sent.remove(&client);
+        split.world.sent.remove(&split.primary);
+        split.world.receive(standby, &begun);
+        split.world.event(Event::HungUp { conn: standby });
+        assert!(split.world.text(split.primary).contains(READ), "{begun:?}");
+        split.replies(0, "SELECT 1", Status::Idle);
+        let told = split.world.text(client);
+        assert!(told.contains("SELECT 1") && !told.contains("E\0"), "{told:?}");
+        assert!(!split.world.closed.contains(&client));
+    }
+}
+
+#[test]
+fn half_a_notice_behind_the_settings_of_a_standby_belongs_to_the_answer() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    let row = message(|out| {
+        encode::data_row(out, [Some(&b"1"[..])]);
+        encode::command_complete(out, "SELECT 1");
+        ready(out);
+    });
+    let refused = [refusal("ERROR", "40001"), message(ready)].concat();
+    for cut in [1, 4, 5, 12, notice.len() - 1] {
+        for (answer, told) in [(&row, "NDCZ"), (&refused, "")] {
+            let mut split = Split::new("");
+            split.client = split.world.client(&[("application_name", "a")]);
+            let place = split.query(READ).unwrap();
+            let (standby, client) = (split.server(place), split.client);
+            let mut set = message(|out| {
+                encode::command_complete(out, "SET");
+                encode::parameter_status(out, b"application_name", b"a");
+                ready(out);
+            });
+            set.extend(&notice[..cut]);
+            split.world.sent.clear();
+            split.world.receive(standby, &set);
+            assert!(place > 0 && split.world.text(standby).contains(READ));
+            split.world.receive(standby, &[&notice[cut..], answer].concat());
+            assert_eq!(split.world.tags(client), told, "cut at {cut}");
+            let is_repeated = split.world.text(split.primary).contains("SET application_name");
+            assert_eq!(is_repeated, told.is_empty(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_read_whose_standby_is_gone_behind_the_first_row_is_not_repeated() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.world.sent.remove(&split.primary);
+    split.world.receive(standby, &message(|out| encode::data_row(out, [Some(&b"1"[..])])));
+    split.world.event(Event::HungUp { conn: standby });
+    assert!(!split.world.text(split.primary).contains(READ));
+    assert!(split.world.closed.contains(&client));
+}
+
+#[test]
+fn what_a_comment_has_sent_to_a_standby_and_what_prepares_a_statement_is_not_repeated() {
+    let named = message(|out| {
+        encode::parse(out, b"s", READ.as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"s", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let hinted = message(|out| encode::query(out, b"/* weir: standby */ SELECT f()"));
+    for request in [named, hinted] {
+        let mut split = Split::new("");
+        let place = split.goes(&request).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        split.world.sent.remove(&client);
+        split.world.receive(standby, &message(|out| encode::error(out, "ERROR", "25006", "no")));
+        assert!(split.world.text(client).contains("25006"));
+    }
+}
+
+#[test]
+fn a_transaction_on_a_standby_is_repeated_only_as_a_whole() {
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    split.replies(place, "BEGIN", Status::InTransaction);
+    assert_eq!(split.query(READ), Some(place));
+    split.world.sent.remove(&client);
+    split.world.receive(standby, &refusal("ERROR", "40001"));
+    assert!(split.world.text(client).contains("40001"));
+    let mut split = Split::new("");
+    let place = split.query("BEGIN READ ONLY").unwrap();
+    let standby = split.server(place);
+    split.world.sent.remove(&split.primary);
+    split.world.event(Event::HungUp { conn: standby });
+    assert!(split.world.text(split.primary).contains("BEGIN READ ONLY"));
+}
+
+#[test]
+fn the_primary_is_left_as_soon_as_one_of_a_newer_timeline_is_found_among_the_standbys() {
+    let mut split = Split::new("");
+    split.world.event(Event::HungUp { conn: split.standbys[0] });
+    split.world.pass(400);
+    let promoted = opened(&mut split.world)[0].1;
+    logs_in(&mut split.world, promoted, Some(2));
+    split.answer(100, [100, 100]);
+    let (client, primary) = (split.client, split.primary);
+    split.world.receive(client, &message(|out| encode::query(out, b"UPDATE t SET a = 1")));
+    assert!(!split.world.text(primary).contains("UPDATE"));
+}
+
+#[test]
+fn a_login_to_a_promoted_standby_tells_of_the_newer_timeline_although_another_has_found_it_promoted() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    // The first connection to it says so at its next question, and all of them are to be closed.
+    (0..2).for_each(|_| split.replies(1, "SELECT 1", Status::Idle));
+    split.world.sent.remove(&split.standbys[0]);
+    split.world.pass(1_500);
+    assert!(split.world.text(split.standbys[0]).contains("pg_last_wal_replay_lsn"));
+    answers(&mut split.world, split.standbys[0], &[&[Some("f"), Some("100"), None]]);
+    assert!(split.world.tags(split.standbys[0]).contains('X'));
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+fn detach(split: &mut Split, host: &str) {
+    let (request, database, host) = (RequestId(1), "d".to_owned(), host.to_owned());
+    split.world.event(Event::Command(Command::Detach { request, database, host, detached: true }));
+}
+
+#[test]
+fn a_login_to_a_host_that_is_detached_meanwhile_tells_of_a_newer_timeline_all_the_same() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    detach(&mut split, "b:5432");
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+#[test]
+fn a_login_that_a_reload_makes_obsolete_tells_of_a_newer_timeline_all_the_same() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    // The same hosts: it is the same cluster.
+    let text = "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c pool_size=2 target_session_attrs=primary";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    split.renew_primary();
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(!split.writes_to_the_first());
+}
+
+#[test]
+fn a_login_from_before_reconnect_tells_nothing_of_the_cluster_whatever_happens_to_its_host() {
+    let mut split = Split::new("pool_size=2");
+    let second = split.second_login();
+    split.world.event(Event::Command(Command::Reconnect { database: None }));
+    detach(&mut split, "b:5432");
+    // The primary of the beginning is what is meant by the entry from here on.
+    split.renew_primary();
+    says_who_it_is(&mut split.world, second, Some(2));
+    assert!(split.writes_to_the_first());
+}
+
+#[test]
+fn pools_for_reads_stay_such_when_their_entry_is_gone_for_a_while() {
+    let mut split = Split::new("");
+    let entry = "d = host=a,b,c read_write_split=1";
+    for text in ["", entry, "", entry] {
+        let text = format!("session_state = off\npool_mode = transaction\n[databases]\n{text}");
+        split.world.event(Event::Command(Command::Configure(config(&text))));
+    }
+    assert_eq!(split.world.shard.pools().filter(|pool| pool.host.is_none()).count(), 1);
+    assert!(split.world.shard.pools().count() <= 1 + 3 * 3);
+}
+
+#[test]
+fn a_process_that_is_taken_over_opens_nothing_to_keep_it() {
+    let mut split = Split::new("");
+    split.world.event(Event::Command(Command::Pause { request: RequestId(1), database: None }));
+    for server in [split.primary, split.standbys[0], split.standbys[1]] {
+        split.world.event(Event::HungUp { conn: server });
+    }
+    for command in [Command::Export { round: 1 }, Command::Resume { database: None }] {
+        split.world.event(Event::Command(command));
+    }
+    assert!(split.world.connecting.is_empty());
+}
+
+#[test]
+fn a_read_that_its_standby_has_not_run_is_not_refused_for_overload() {
+    let mut split = Split::new("pool_size=1 queue_limit=1");
+    let others: Vec<ConnId> = (0..3).map(|_| split.world.client(&[])).collect();
+    let place = split.query(READ).unwrap();
+    let write = message(|out| encode::query(out, b"UPDATE t SET a = 1"));
+    others.iter().for_each(|client| drop(split.world.sent.remove(client)));
+    others[..2].iter().for_each(|client| split.world.receive(*client, &write));
+    let lost = split.server(place);
+    split.world.sent.remove(&split.client);
+    split.world.event(Event::HungUp { conn: lost });
+    assert_eq!(split.world.text(split.client), "", "it is one more than may wait");
+    split.world.receive(others[2], &write);
+    assert!(split.world.text(others[2]).contains("queue_limit"));
+    let primary = split.primary;
+    for next in ["UPDATE", READ] {
+        split.replies(0, "UPDATE 1", Status::Idle);
+        let sent: String = (0..4).map(|_| split.answer_one(primary, 100)).collect();
+        assert!(sent.contains(next), "{sent}");
+    }
+}

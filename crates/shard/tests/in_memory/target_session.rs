@@ -1,0 +1,730 @@
+//! `target_session_attrs`: which of an entry's hosts the connections go to, and how the right one is found.
+
+use std::sync::Arc;
+
+use crate::world::takeover::{Places, bring};
+use crate::world::{World, message};
+use messages::Command;
+use pool::PoolRegistry;
+use settings::{Config, Member, Members};
+use shard::{ConnId, ConnectFault, Event, Export, Target};
+use wire::backend::Status;
+use wire::encode;
+
+/// An entry with these hosts, and a client of it that asks for something.
+fn waiting(entry: &str) -> (World, ConnId) {
+    let mut world = World::new(&format!("session_state = off\n[databases]\nd = {entry}"));
+    let client = world.client(&[]);
+    (world, client)
+}
+
+/// The connection that is being opened, and the host and port that it goes to.
+fn opening(world: &mut World) -> (ConnId, String) {
+    let conn = world.connected();
+    let Target::Inet { host, port } = world.targets[&conn].clone() else { panic!("no address") };
+    (conn, format!("{host}:{port}"))
+}
+
+/// The system identifier of the cluster, and the timeline of its first primary.
+const CLUSTER: u64 = 7_000;
+const FIRST: u32 = 1;
+
+/// The server lets Weir in, reports these, and is on the first timeline if it is a primary.
+fn reports(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
+    let timeline = (!reported.contains(&STANDBY[0])).then_some(FIRST);
+    reports_as(world, conn, reported, (CLUSTER, timeline));
+}
+
+/// The same, of any cluster and timeline.
+fn reports_as(
+    world: &mut World,
+    conn: ConnId,
+    reported: &[(&str, &str)],
+    (system, timeline): (u64, Option<u32>),
+) {
+    greets(world, conn, reported);
+    if !world.text(conn).contains("pg_control_system") {
+        return; // An entry of any servers asks nothing.
+    }
+    let timeline = timeline.map(|timeline| format!("{timeline:08X}"));
+    let answer = message(|out| {
+        encode::data_row(out, [Some(system.to_string().as_bytes()), timeline.as_deref().map(str::as_bytes)]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+    world.follow(conn);
+}
+
+/// The server lets Weir in and reports these.
+fn greets(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
+    let hello = message(|out| {
+        encode::authentication_ok(out);
+        encode::parameter_status(out, b"server_version", b"18.0");
+        for (name, value) in reported {
+            encode::parameter_status(out, name.as_bytes(), value.as_bytes());
+        }
+        encode::key_data(out, 77, &[1, 2, 3, 4]);
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.remove(&conn);
+    world.receive(conn, &hello);
+}
+
+const PRIMARY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "off")];
+const READ_ONLY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "on")];
+const STANDBY: [(&str, &str); 2] = [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
+
+/// The next connection goes there, and the server is none for this entry.
+fn is_refused(world: &mut World, host: &str, reported: &[(&str, &str)]) {
+    let (conn, target) = opening(world);
+    assert_eq!(target, host);
+    reports(world, conn, reported);
+    assert!(world.tags(conn).contains('X'));
+    world.event(Event::HungUp { conn });
+    assert!(world.closed.contains(&conn));
+}
+
+fn is_used(world: &mut World, host: &str, reported: &[(&str, &str)]) -> ConnId {
+    let (conn, target) = opening(world);
+    assert_eq!(target, host);
+    reports(world, conn, reported);
+    assert!(!world.tags(conn).contains('X'));
+    conn
+}
+
+/// Nobody listens where the next connection goes.
+fn is_down(world: &mut World) {
+    let conn = world.connecting.remove(0);
+    world.event(Event::ConnectFailed { conn, fault: ConnectFault::Refused("no".into()) });
+    world.event(Event::Closed { conn });
+}
+
+#[test]
+fn each_word_takes_the_servers_that_libpq_takes() {
+    for (word, taken) in [
+        ("any", [true, true, true]),
+        ("read-write", [true, false, false]),
+        ("read-only", [false, true, true]),
+        ("primary", [true, true, false]),
+        ("standby", [false, false, true]),
+    ] {
+        for (reported, is_taken) in [PRIMARY, READ_ONLY, STANDBY].iter().zip(taken) {
+            let (mut world, client) = waiting(&format!("host=a target_session_attrs={word}"));
+            let (conn, _) = opening(&mut world);
+            reports(&mut world, conn, reported);
+            assert_eq!(!world.tags(conn).contains('X'), is_taken, "{word} {reported:?}");
+            assert_eq!(world.tags(client).contains('Z'), is_taken, "{word} {reported:?}");
+        }
+    }
+}
+
+#[test]
+fn the_next_host_is_tried_at_once_and_each_has_its_port() {
+    for balance in ["round-robin", "disable"] {
+        let entry =
+            format!("host=a,b,c port=1,2,3 target_session_attrs=primary load_balance_hosts={balance}");
+        let (mut world, client) = waiting(&entry);
+        is_refused(&mut world, "a:1", &STANDBY);
+        is_refused(&mut world, "b:2", &STANDBY);
+        let server = is_used(&mut world, "c:3", &PRIMARY);
+        assert!(world.tags(client).contains('Z'));
+        world.query(client, "select 1");
+        assert!(world.text(server).contains("select 1"));
+        // The next connection goes to the primary, too, without asking the others.
+        let other = world.client(&[]);
+        world.query(other, "select 2");
+        is_used(&mut world, "c:3", &PRIMARY);
+    }
+}
+
+#[test]
+fn clients_wait_while_there_is_none_and_all_hosts_are_tried_twice_a_second() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    for _ in 0..3 {
+        is_refused(&mut world, "a:1", &STANDBY);
+        is_refused(&mut world, "b:1", &STANDBY);
+        assert!(world.connecting.is_empty(), "not before some time has passed");
+        world.pass(900);
+    }
+    assert!(!world.closed.contains(&client));
+    is_refused(&mut world, "a:1", &STANDBY);
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.log.iter().any(|line| line.contains("server is in hot standby mode")));
+}
+
+#[test]
+fn a_host_that_is_down_delays_none_of_the_others() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=read-write");
+    is_down(&mut world);
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn without_a_standby_one_that_prefers_them_takes_any() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=prefer-standby");
+    is_refused(&mut world, "a:1", &PRIMARY);
+    is_refused(&mut world, "b:1", &PRIMARY);
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    let (mut world, _) = waiting("host=a,b port=1 target_session_attrs=prefer-standby");
+    is_refused(&mut world, "a:1", &PRIMARY);
+    is_used(&mut world, "b:1", &STANDBY);
+}
+
+#[test]
+fn a_standby_that_is_promoted_serves_its_transaction_and_no_further_one() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=standby");
+    let server = is_used(&mut world, "a:1", &STANDBY);
+    world.query(client, "select 1");
+    world.text(server);
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::parameter_status(out, b"in_hot_standby", b"off");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &answer);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.tags(server).contains('X'));
+}
+
+/// A pool of primaries whose client has run a query on the one at `a`, which is then lost.
+fn after_failover_to(timeline: u32) -> (World, ConnId) {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let first = is_used(&mut world, "a:1", &PRIMARY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    is_down(&mut world);
+    let (second, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, second, &PRIMARY, (CLUSTER, Some(timeline)));
+    assert!(world.text(second).contains("select 1"));
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(second, &answer);
+    world.event(Event::HungUp { conn: second });
+    world.text(client);
+    (world, client)
+}
+
+#[test]
+fn a_primary_that_was_left_behind_gets_no_more_transactions() {
+    let (mut world, client) = after_failover_to(2);
+    world.query(client, "select 2");
+    // The new one is down, and the old one is back: its writes would be lost.
+    is_down(&mut world);
+    is_refused(&mut world, "a:1", &PRIMARY);
+    assert!(
+        world
+            .log
+            .iter()
+            .any(|line| line.contains("it is on timeline 1 and there has been a primary on timeline 2"))
+    );
+    assert!(!world.closed.contains(&client), "it waits");
+    world.pass(900);
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    assert!(world.text(conn).contains("select 2"));
+}
+
+#[test]
+fn connections_to_a_primary_that_was_left_behind_end_as_they_become_free() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary pool_size=2");
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "begin");
+    let begun = message(|out| {
+        encode::command_complete(out, "BEGIN");
+        encode::ready(out, Status::InTransaction);
+    });
+    world.receive(old, &begun);
+    // Another connection finds a newer one: a second primary.
+    let other = world.client(&[]);
+    world.query(other, "select 1");
+    let (conn, _) = opening(&mut world);
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.pass(400);
+    assert!(!world.tags(old).contains('X'), "its transaction goes on");
+    world.query(client, "commit");
+    let ended = message(|out| {
+        encode::command_complete(out, "COMMIT");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &ended);
+    assert!(world.tags(old).contains('X'));
+}
+
+/// A client's request runs on the first primary when another connection finds that there is a newer one, which is returned, too. `begins` is what the client has
+/// sent of it by then.
+fn left_behind_during(begins: &[u8], mode: &str) -> (World, ConnId, ConnId, ConnId) {
+    let (mut world, client) =
+        waiting(&format!("host=a,b port=1 target_session_attrs=primary pool_size=2 pool_mode={mode}"));
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.receive(client, begins);
+    let new = another_pool_finds_the_next(&mut world);
+    assert!(!world.closed.contains(&old) && !world.text(old).contains("of the new one"));
+    (world, client, old, new)
+}
+
+/// Another user's pool of the same entry connects to the next primary.
+fn another_pool_finds_the_next(world: &mut World) -> ConnId {
+    let other = world.accept();
+    let startup = message(|out| {
+        encode::startup(out, wire::startup::Version::V3_0, &[(b"user", b"v"), (b"database", b"d")]);
+    });
+    world.receive(other, &startup);
+    let (new, _) = opening(world);
+    reports_as(world, new, &PRIMARY, (CLUSTER, Some(2)));
+    new
+}
+
+/// The next connection is one of the client's pool to the new primary: what it gets.
+fn goes_to_the_next(world: &mut World) -> String {
+    let (next, _) = opening(world);
+    reports_as(world, next, &PRIMARY, (CLUSTER, Some(2)));
+    world.text(next)
+}
+
+#[test]
+fn what_is_sent_behind_a_request_of_a_primary_that_was_left_behind_is_the_next_ones() {
+    let query = |text: &str| message(|out| encode::query(out, text.as_bytes()));
+    let parse = message(|out| {
+        encode::parse(out, b"", b"select 1", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+    });
+    let execute = message(|out| {
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let copied = message(|out| {
+        encode::copy_data(out, b"1\n");
+        encode::copy_done(out);
+    });
+    let answered = |tag: &str, status| {
+        message(|out| {
+            encode::command_complete(out, tag);
+            encode::ready(out, status);
+        })
+    };
+    let executed = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    let begun = || answered("BEGIN", Status::InTransaction);
+    let copy_in = || message(|out| encode::copy_in(out, 0, 1));
+    let insert = query("insert into t values (1) -- of the new one");
+    for (name, begins, answers_first, goes_on, sent, answers) in [
+        ("a query", query("select 1"), vec![], vec![], "", answered("SELECT 1", Status::Idle)),
+        ("a segment", parse, vec![], execute, "ES", executed),
+        ("a block", query("begin"), begun(), query("commit"), "Q", answered("COMMIT", Status::Idle)),
+        ("a copy", query("copy t from stdin"), copy_in(), copied, "dc", answered("COPY 1", Status::Idle)),
+    ] {
+        let (mut world, client, old, _) = left_behind_during(&begins, "transaction");
+        world.receive(old, &answers_first);
+        world.sent.clear();
+        world.receive(client, &[goes_on, insert.clone()].concat());
+        assert_eq!(world.tags(old), sent, "{name}");
+        assert!(world.paused.contains(&client), "{name}");
+        world.receive(old, &answers);
+        assert_eq!(world.tags(old), "X", "{name}");
+        assert!(world.tags(client).ends_with('Z'), "{name}");
+        assert!(goes_to_the_next(&mut world).contains("of the new one"), "{name}");
+        assert!(!world.paused.contains(&client) && !world.closed.contains(&client), "{name}");
+    }
+}
+
+#[test]
+fn of_requests_that_wait_behind_each_other_a_primary_that_was_left_behind_gets_those_that_were_sent() {
+    let three = message(|out| (0..3).for_each(|_| encode::query(out, b"select 1")));
+    let (mut world, client, old, _) = left_behind_during(&three, "transaction");
+    world.sent.clear();
+    world.query(client, "select 'of the new one'");
+    for _ in 0..3 {
+        assert_eq!(world.tags(old), "");
+        world.answer(old, Status::Idle);
+        assert_eq!(world.tags(client), "CZ");
+    }
+    assert_eq!(world.tags(old), "X");
+    assert!(goes_to_the_next(&mut world).contains("of the new one"));
+}
+
+#[test]
+fn a_primary_that_is_left_behind_while_it_is_made_like_its_client_gets_no_request() {
+    let mut world = World::new(
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2",
+    );
+    let client = world.client(&[("application_name", "a")]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 'of the new one'");
+    assert!(world.text(old).contains("SET application_name"));
+    another_pool_finds_the_next(&mut world);
+    let set = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"a");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &set);
+    assert_eq!(world.tags(old), "X");
+    assert!(goes_to_the_next(&mut world).contains("SET application_name"));
+    assert!(!world.closed.contains(&client));
+}
+
+#[test]
+fn a_client_that_keeps_a_primary_that_was_left_behind_for_its_session_ends_with_its_request() {
+    let select = message(|out| encode::query(out, b"select 1"));
+    let (mut world, client, old, _) = left_behind_during(&select, "session");
+    world.sent.clear();
+    world.query(client, "select 'of the new one'");
+    world.answer(old, Status::Idle);
+    assert_eq!(world.tags(old), "X");
+    assert!(world.text(client).contains("57P01") && world.closed.contains(&client));
+}
+
+#[test]
+fn a_server_of_another_cluster_is_not_used() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=standby");
+    let first = is_used(&mut world, "a:1", &STANDBY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &STANDBY, (CLUSTER + 1, None));
+    assert!(world.tags(conn).contains('X'));
+    assert!(
+        world
+            .log
+            .iter()
+            .any(|line| line.contains("its system identifier is 7001 and that of the others is 7000"))
+    );
+    world.event(Event::HungUp { conn });
+    is_used(&mut world, "a:1", &STANDBY);
+}
+
+#[test]
+fn who_may_not_ask_for_the_identifier_uses_the_server() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    let refused = message(|out| {
+        encode::error(out, "ERROR", "42501", "permission denied for function pg_control_system");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &refused);
+    assert!(world.tags(client).contains('Z'));
+    assert!(world.log.iter().any(|line| line.contains("permission denied for function pg_control_system")));
+}
+
+#[test]
+fn a_server_that_does_not_say_what_it_is_is_not_used() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    is_refused(&mut world, "a:1", &[]);
+    assert!(world.log.iter().any(|line| line.contains("since version 14")));
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn a_login_that_is_obsolete_says_nothing_of_the_cluster() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    let obsolete = message(|out| {
+        encode::data_row(out, [Some(&b"6000"[..]), Some(b"0000000A")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &obsolete);
+    world.query(client, "select 1");
+    world.event(Event::HungUp { conn });
+    let (next, _) = opening(&mut world);
+    reports(&mut world, next, &PRIMARY);
+    assert!(world.text(next).contains("select 1"));
+}
+
+#[test]
+fn a_login_that_is_obsolete_greets_no_client() {
+    let entry = "host=a,b port=1 target_session_attrs=primary load_balance_hosts=disable";
+    let (mut world, client) = waiting(entry);
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &STANDBY);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    world.text(client);
+    let obsolete = message(|out| {
+        encode::data_row(out, [Some(&b"7000"[..]), None]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &obsolete);
+    assert!(!world.tags(client).contains('Z'), "it would be told what a standby reports");
+    assert!(world.tags(conn).contains('X'));
+    world.event(Event::HungUp { conn });
+    // The host itself is none that has failed.
+    let (next, target) = opening(&mut world);
+    assert_eq!(target, "a:1");
+    reports(&mut world, next, &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn no_client_keeps_a_primary_that_was_left_behind_for_its_session() {
+    let text = "session_state = off\npool_mode = session\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let mut world = World::new(text);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 1");
+    world.answer(old, Status::Idle);
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    let (conn, _) = opening(&mut world);
+    world.text(client);
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.pass(400);
+    assert!(world.tags(old).contains('X'));
+    assert!(world.text(client).contains("57P01"));
+}
+
+#[test]
+fn no_client_keeps_a_primary_that_was_left_behind_over_a_takeover() {
+    let text = "session_state = off\npool_mode = session\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let (mut old, mut new) = (World::new(text), World::new(text));
+    let client = old.client(&[]);
+    let server = is_used(&mut old, "a:1", &PRIMARY);
+    old.query(client, "begin");
+    old.answer(server, Status::InTransaction);
+    let other = old.client(&[]);
+    old.query(other, "select 2");
+    let (conn, _) = opening(&mut old);
+    reports_as(&mut old, conn, &PRIMARY, (CLUSTER, Some(2)));
+    old.event(Event::Command(Command::Export { round: 1 }));
+    // The pool is there before the pair, and has looked at the servers that it has by then.
+    let mut places = Places::new();
+    let (pools, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut old.exported).into_iter().partition(|what| matches!(what, Export::Pool { .. }));
+    bring(pools, &mut new, &mut places);
+    new.pass(400);
+    bring(rest, &mut new, &mut places);
+    let (client, server) = (places[&client], places[&server]);
+    new.query(client, "commit");
+    new.answer(server, Status::Idle);
+    new.text(client);
+    new.pass(400);
+    assert!(new.tags(server).contains('X'));
+    assert!(new.text(client).contains("57P01"));
+}
+
+#[test]
+fn a_primary_without_writes_stays_in_an_entry_of_those() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=read-only");
+    let server = is_used(&mut world, "a:1", &READ_ONLY);
+    world.query(client, "set application_name = x");
+    world.text(server);
+    let answer = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"x");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &answer);
+    assert!(!world.tags(server).contains('X'));
+}
+
+#[test]
+fn connect_query_runs_on_no_server_that_is_not_used() {
+    let (mut world, _) = waiting("host=a,b port=1 target_session_attrs=primary connect_query='select 7'");
+    is_refused(&mut world, "a:1", &STANDBY);
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    assert!(!world.text(conn).contains("select 7"));
+    let answer = message(|out| {
+        encode::data_row(out, [Some(&b"7000"[..]), Some(b"00000001")]);
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &answer);
+    assert!(world.text(conn).contains("select 7"));
+}
+
+#[test]
+fn a_host_that_rejects_the_login_fails_nobody_while_another_is_to_be_tried() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world
+        .receive(conn, &message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host")));
+    world.event(Event::HungUp { conn });
+    assert!(!world.closed.contains(&client));
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world
+        .receive(conn, &message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host")));
+    assert!(world.text(client).contains("28000"), "there is no other");
+}
+
+#[test]
+fn a_login_that_is_obsolete_fails_nobody() {
+    let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+    let (conn, _) = opening(&mut world);
+    world.event(Event::Command(Command::Reconnect { database: None }));
+    let refusal = message(|out| encode::error(out, "FATAL", "28000", "no pg_hba.conf entry for host"));
+    world.receive(conn, &refusal);
+    assert!(!world.closed.contains(&client));
+    world.event(Event::HungUp { conn });
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn a_host_that_has_gone_without_a_word_delays_the_others_for_two_seconds() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    world.connecting.remove(0);
+    world.pass(1_000);
+    assert!(world.connecting.is_empty());
+    world.pass(1_100);
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn a_server_that_does_not_answer_which_cluster_it_is_of_is_not_used_once_that_is_known() {
+    let (mut world, client) = waiting("host=a,b port=1 target_session_attrs=primary");
+    let first = is_used(&mut world, "a:1", &PRIMARY);
+    world.event(Event::HungUp { conn: first });
+    world.query(client, "select 1");
+    let (conn, _) = opening(&mut world);
+    greets(&mut world, conn, &PRIMARY);
+    let refused = message(|out| {
+        encode::error(out, "ERROR", "57014", "canceling statement due to statement timeout");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(conn, &refused);
+    assert!(world.tags(conn).contains('X'));
+}
+
+/// Before the next look at all pools.
+#[test]
+fn an_idle_server_serves_nobody_once_another_thread_has_found_a_newer_primary() {
+    let directory = Arc::new(crate::world::OneShard::default());
+    let text =
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let mut world = World::beside(directory.clone(), text);
+    let client = world.client(&[]);
+    world.connecting.truncate(1);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.text(old);
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.query(client, "insert");
+    let sent = world.text(old);
+    assert!(!sent.contains("insert") && sent.contains('X'), "{sent}");
+    world.event(Event::HungUp { conn: old });
+    world.pass(400);
+    let (new, _) = opening(&mut world);
+    reports_as(&mut world, new, &PRIMARY, (CLUSTER, Some(2)));
+    assert!(world.text(new).contains("insert"));
+}
+
+#[test]
+fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
+    let directory = Arc::new(crate::world::OneShard::default());
+    let text = "session_state = off\n[databases]\nd = host=a port=1 target_session_attrs=primary connect_query='select 7'";
+    let mut world = World::beside(directory.clone(), text);
+    let client = world.client(&[]);
+    world.connecting.truncate(1);
+    let (conn, _) = opening(&mut world);
+    reports(&mut world, conn, &PRIMARY);
+    assert!(world.text(conn).contains("select 7"));
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.pass(400); // The connections that it has already are looked at now.
+    world.answer(conn, Status::Idle);
+    world.query(client, "select 1");
+    let sent = world.text(conn);
+    assert!(!sent.contains("select 1") && sent.contains('X'), "{sent}");
+}
+
+#[test]
+fn clients_wait_for_a_host_of_the_right_role_as_long_as_they_may() {
+    let (mut world, client) = waiting("host=a,b target_session_attrs=primary failover_timeout=10");
+    is_refused(&mut world, "a:5432", &STANDBY);
+    is_refused(&mut world, "b:5432", &STANDBY);
+    for second in 1..=10 {
+        assert!(!world.closed.contains(&client), "after {second} s");
+        world.pass(1_000);
+        while !world.connecting.is_empty() {
+            is_down(&mut world);
+        }
+    }
+    world.pass(1_000);
+    assert!(world.closed.contains(&client) && world.text(client).contains("57P03"));
+}
+
+const FOLLOWS: &str = "session_state = off\n[databases]\nd = topology='patroni http://p' target_session_attrs=primary pool_size=2";
+
+/// Patroni lists members at these hosts, of which one leads.
+fn lists(world: &mut World, hosts: &[&str], leader: &str) {
+    let member = |host: &&str| {
+        let (name, host) = ((*host).to_owned(), (*host).to_owned());
+        Member { leads: host == leader, name, host, port: 1, runs: true, takes_reads: true }
+    };
+    let members = Members::default().listed(hosts.iter().map(member).collect()).unwrap();
+    let config = Config::clone(&crate::world::config(FOLLOWS)).with_members(|_| Some(members.clone()));
+    world.event(Event::Command(Command::Configure(Arc::new(config))));
+}
+
+#[test]
+fn clients_wait_for_the_list_of_members_and_the_leader_is_tried_first() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    world.pass(2_000);
+    assert!(world.connecting.is_empty() && !world.closed.contains(&client), "no host is guessed");
+    lists(&mut world, &["a", "b", "c"], "b");
+    is_used(&mut world, "b:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn clients_wait_for_the_list_of_members_no_longer_than_for_a_primary() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    world.pass(31_000);
+    assert!(world.text(client).contains("57P03"));
+}
+
+#[test]
+fn a_leader_that_is_a_standby_is_not_used() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    lists(&mut world, &["a", "b", "c"], "b");
+    is_refused(&mut world, "b:1", &STANDBY);
+    is_refused(&mut world, "c:1", &STANDBY);
+    is_used(&mut world, "a:1", &PRIMARY);
+    assert!(world.tags(client).contains('Z'));
+}
+
+#[test]
+fn another_list_of_members_keeps_connections_and_the_fence() {
+    let mut world = World::new(FOLLOWS);
+    let client = world.client(&[]);
+    lists(&mut world, &["a", "b"], "a");
+    let server = is_used(&mut world, "a:1", &PRIMARY);
+    lists(&mut world, &["a", "c"], "a");
+    assert!(!world.tags(server).contains('X'), "its host is still a member");
+    lists(&mut world, &["b", "c"], "b");
+    assert!(world.tags(server).contains('X'));
+    world.event(Event::HungUp { conn: server });
+    world.query(client, "select 1");
+    let (conn, target) = opening(&mut world);
+    assert_eq!(target, "b:1");
+    reports_as(&mut world, conn, &PRIMARY, (CLUSTER, Some(2)));
+    world.answer(conn, Status::Idle);
+    world.event(Event::HungUp { conn });
+    // The old primary is called the leader again, and is back on its timeline.
+    lists(&mut world, &["a", "b", "c"], "a");
+    world.query(client, "select 2");
+    is_refused(&mut world, "a:1", &PRIMARY);
+}
