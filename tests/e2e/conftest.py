@@ -48,6 +48,7 @@ def pytest_configure(config):
     neutral.install(pooler.Weir)
     config.addinivalue_line("markers", "every_driver: about what the I/O drivers do differently; on both, whatever else is left out")
     config.addinivalue_line("markers", "every_version: run on the system's PostgreSQL and on 18")
+    config.addinivalue_line("markers", "any_driver: about what no I/O driver takes part in; on one of them, drawn from its name")
     config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
     config.addinivalue_line("markers", "later: PgBouncer has it and Weir not yet; left out until then")
     config.addinivalue_line("markers", "needs_root: about what root may and others may not; left out elsewhere")
@@ -68,8 +69,11 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("server_version", one_of(versions, name, "version") if one else versions, scope="session")
     if "io_driver" in metafunc.fixturenames and "io_driver" not in chosen:
         legs = [*DRIVERS, BY_RELOAD] if name in PROVEN_BY_RELOAD else DRIVERS
-        every = metafunc.definition.get_closest_marker("every_driver")
-        metafunc.parametrize("io_driver", one_of(legs, name, "driver") if one and not every else legs)
+        if one and not metafunc.definition.get_closest_marker("every_driver"):
+            legs = one_of(legs, name, "driver")
+        elif metafunc.definition.get_closest_marker("any_driver"):
+            legs = [*one_of(DRIVERS, name, "driver"), *(leg for leg in legs if leg == BY_RELOAD)]
+        metafunc.parametrize("io_driver", legs)
 
 
 def pytest_collection_modifyitems(config, items):

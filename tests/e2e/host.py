@@ -127,10 +127,18 @@ def start(command, as_user=True, die_with=signal.SIGKILL, **options):
     return subprocess.Popen(
         [str(word) for word in command],
         start_new_session=True,  # Ctrl-C is for the harness, which then stops everything in order
-        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, die_with),
+        preexec_fn=lambda: begin(die_with),
         **credentials,
         **options,
     )
+
+
+def begin(die_with):
+    """What a process does before its program begins: it dies with the run, and hears the signals that a shell has its
+    background jobs ignore. A program that keeps them as it finds them would not end when it is told to."""
+    libc.prctl(PR_SET_PDEATHSIG, die_with)
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def run(command, as_user=True, timeout=120, check=True, **options):

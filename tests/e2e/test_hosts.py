@@ -12,7 +12,7 @@ from split_cluster import STANDBYS, ready, where
 from test_panel_access import key
 from test_takeover import reboot
 
-pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
+pytestmark = [pytest.mark.weir_only, pytest.mark.every_version, pytest.mark.any_driver]
 
 
 def rows(pooler, cluster):

@@ -14,7 +14,7 @@ import pytest
 import host
 import panel
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 
 def test_off_unless_asked_for(weir):

@@ -17,7 +17,7 @@ import pytest
 import host
 import panel
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 PASSWORD = "correct horse"
 

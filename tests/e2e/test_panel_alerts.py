@@ -12,7 +12,7 @@ import pytest
 import host
 import panel
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 
 class Hook:

@@ -20,7 +20,7 @@ import host
 import panel
 from test_panel_access import attempt
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 LARGE = 10_000_000
 

@@ -11,7 +11,7 @@ import host
 import panel
 from test_panel_lab import WISH, ended, with_lab
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 
 def start(weir, **settings):

@@ -12,7 +12,7 @@ import host
 import panel
 from test_panel_access import follow, key, rest
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 WISH = {"kind": "compare", "workload": "select-only", "clients": [2], "pool_sizes": [2], "seconds": 1, "rounds": 1, "quick": True, "target": {"embedded": True}}
 SWEEP = {**WISH, "kind": "sweep", "clients": [8], "pool_sizes": [1, 2, 4, 8], "rounds": 2}

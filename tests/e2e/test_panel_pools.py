@@ -18,7 +18,7 @@ import panel
 from split_cluster import STANDBYS, ready, where
 from test_panel_access import key
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 WISH = {"name": "test-pool", "db": "app", "user": None, "mode": "transaction", "size": 5}
 

@@ -10,7 +10,7 @@ import host
 import panel
 from running import wait_until_runs
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 
 def started(weir, **settings):

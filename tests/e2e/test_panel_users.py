@@ -6,7 +6,7 @@ import host
 import panel
 from test_panel_access import key
 
-pytestmark = pytest.mark.weir_only
+pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 ADMIN = "read,operate,admin"
 NEW = {"name": "bob", "password": "long enough", "scopes": ["read"]}
