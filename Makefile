@@ -16,7 +16,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ cache-figures: ## what query_cache is worth: pgbench direct, by a pool, with the
 
 fairness-figures: ## what queue = fair and queue_target are worth: one tenant with 500 clients beside 20 with 5, and three times the load, SECONDS each
 	@WEIR_FAIRNESS_FIGURES=$(SECONDS) .venv/bin/python -m pytest tests/e2e/test_fair_queue_figures.py -q -s --one-variant
+
+auto-figures: ## what pool_size = auto reaches of the best fixed size, loads of which the best size differs after one another, SECONDS each
+	@WEIR_AUTO_FIGURES=$(SECONDS) .venv/bin/python -m pytest tests/e2e/test_auto_size_figures.py -q -s --one-variant
 
 quota-figures: ## what quotas of 10,000 databases with a client each cost
 	@WEIR_QUOTA_FIGURES=1 .venv/bin/python -m pytest tests/e2e/test_quota_figures.py -q -s --one-variant
