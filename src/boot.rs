@@ -106,6 +106,9 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     let mut predecessor = if options.reboot { takeover::predecessor(&config, logger)? } else { None };
     check_pidfile(pidfile, options.daemon, predecessor.is_some())?;
     let inherited = predecessor.as_mut().map(|old| std::mem::take(&mut old.listeners)).unwrap_or_default();
+    // What the service manager has passed to the predecessor is passed on.
+    let (passed_on, inherited) = inherited.into_iter().partition::<Vec<_>, _>(Inherited::is_passed);
+    let passed = if passed.is_empty() { passed_on } else { passed };
     let listeners = listen(&config, inherited, passed, logger)?;
     let listen_socket = panel_thread::listen_socket(&config, predecessor.as_mut())?;
     if options.daemon {

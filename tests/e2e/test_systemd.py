@@ -1,5 +1,6 @@
 """The service manager: notifications to it, and listening sockets that it passes. systemd itself is not needed for either."""
 
+import contextlib
 import os
 import re
 import signal
@@ -82,9 +83,20 @@ os.execvp(sys.argv[2 + count], sys.argv[2 + count:])
 """
 
 
-@pytest.mark.since("1.12")
-def test_passed_sockets_are_listened_on_and_no_others(weir):
-    pooler = weir.prepared(listen_addr="127.0.0.1", listen_backlog=5)
+def activate(pooler, *sockets):
+    """Starts the pooler as a service manager does that listens for it, and keeps the sockets."""
+    become = host.USER and ["setpriv", f"--reuid={host.USER.pw_uid}", f"--regid={host.USER.pw_gid}", "--clear-groups"]
+    program = [*(become or []), pooler_module.PROGRAM_COPY["path"], pooler.ini]
+    numbers = [one.fileno() for one in sockets]
+    command = [sys.executable, "-c", ACTIVATE, len(numbers), *numbers, *program]
+    with open(pooler.output_path, "ab") as output:
+        options = {"cwd": pooler.directory, "stdout": output, "stderr": output, "pass_fds": numbers}
+        pooler.process = host.start(command, as_user=False, **options)
+
+
+@contextlib.contextmanager
+def bound(pooler):
+    """A TCP port and a unix socket that somebody else listens on."""
     port, path = host.free_port(), pooler.directory / ".s.PGSQL.7777"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,13 +105,14 @@ def test_passed_sockets_are_listened_on_and_no_others(weir):
         path.chmod(0o777)
         for one in (tcp, unix):
             one.listen(16)
-        become = host.USER and ["setpriv", f"--reuid={host.USER.pw_uid}", f"--regid={host.USER.pw_gid}", "--clear-groups"]
-        program = [*(become or []), pooler_module.PROGRAM_COPY["path"], pooler.ini]
-        numbers = [tcp.fileno(), unix.fileno()]
-        command = [sys.executable, "-c", ACTIVATE, len(numbers), *numbers, *program]
-        with open(pooler.output_path, "ab") as output:
-            options = {"cwd": pooler.directory, "stdout": output, "stderr": output, "pass_fds": numbers}
-            pooler.process = host.start(command, as_user=False, **options)
+        yield port, path, (tcp, unix)
+
+
+@pytest.mark.since("1.12")
+def test_passed_sockets_are_listened_on_and_no_others(weir):
+    pooler = weir.prepared(listen_addr="127.0.0.1", listen_backlog=5)
+    with bound(pooler) as (port, path, sockets):
+        activate(pooler, *sockets)
     pooler.wait_log("process up")
     with wire.Raw(port).login() as raw:
         assert raw.simple("select 1") == [["1"]]
@@ -111,6 +124,49 @@ def test_passed_sockets_are_listened_on_and_no_others(weir):
     pooler.signal(signal.SIGTERM)
     assert pooler.wait_end() == 0
     assert path.exists(), "its name is the service manager's"
+
+
+@pytest.mark.weir_only
+@pytest.mark.every_driver
+def test_who_comes_between_two_processes_waits_in_the_service_managers_socket(weir):
+    pooler = weir.prepared(listen_addr="127.0.0.1")
+    with bound(pooler) as (port, path, sockets):
+        for number in (1, 2):
+            activate(pooler, *sockets)
+            pooler.wait_log("process up", count=number)
+            with wire.Raw(port).login() as raw:
+                assert raw.simple("select 1") == [["1"]]
+            pooler.signal(signal.SIGINT)
+            assert pooler.wait_end() == 0
+        waiting = [wire.Raw(port), wire.Raw(port, path=path)]
+        activate(pooler, *sockets)
+        for raw in waiting:
+            with raw.login():
+                assert raw.simple("select 3") == [["3"]]
+
+
+@pytest.mark.weir_only
+@pytest.mark.every_driver
+def test_passed_sockets_are_passed_on_in_a_takeover(weir):
+    # The new process finds the old one by its unix socket; what else the settings say of listening is of no interest.
+    pooler = weir.prepared(listen_addr="127.0.0.2", listen_port=7777)
+    with bound(pooler) as (port, path, sockets):
+        activate(pooler, *sockets)
+        pooler.wait_log("process up")
+        for _ in range(2):
+            old = pooler.process
+            with wire.Raw(port).login() as raw:
+                pooler.launch("-R")
+                assert old.wait(30) == 0
+                assert raw.simple("select 1") == [["1"]]
+            with wire.Raw(port, path=path).login() as raw:
+                assert raw.simple("select 2") == [["2"]]
+        pooler.signal(signal.SIGINT)
+        assert pooler.wait_end() == 0
+        waiting = wire.Raw(port)
+        activate(pooler, *sockets)
+        with waiting.login() as raw:
+            assert raw.simple("select 4") == [["4"]]
 
 
 def test_sockets_for_another_process_are_left_alone(weir):

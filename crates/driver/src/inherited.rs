@@ -32,14 +32,30 @@ impl SocketFile {
     }
 }
 
+/// Whose a listening socket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// This process's, and the one's that takes over from it: nobody can come any more when it ends.
+    Process,
+    /// The service manager's, which passes it to the next process too: what comes meanwhile waits in it.
+    ServiceManager,
+}
+
 /// A listening socket bound by another process.
 pub struct Inherited {
     pub(crate) socket: OwnedFd,
+    pub(crate) holder: Holder,
     /// Its file, where that is this process's to remove.
     pub(crate) file: Option<SocketFile>,
 }
 
 impl Inherited {
+    /// Whether the service manager has it too.
+    #[must_use]
+    pub fn is_passed(&self) -> bool {
+        self.holder == Holder::ServiceManager
+    }
+
     /// Where a TCP socket is bound.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         rustix::net::getsockname(&self.socket).ok()?.try_into().ok()

@@ -20,7 +20,7 @@ use rustix::net::{
 use settings::Global;
 
 use crate::connect::{text, unix, unix_address};
-use crate::inherited::{Inherited, SocketFile, take_inherited};
+use crate::inherited::{Holder, Inherited, SocketFile, take_inherited};
 use crate::{options, sys};
 
 /// A thread that was woken may find that another one was quicker: it must not wait then.
@@ -44,6 +44,7 @@ pub(crate) struct Listener {
     /// The address of every client's own end, where it listens on one address only.
     pub(crate) address: Option<SocketAddr>,
     name: String,
+    holder: Holder,
     file: Option<SocketFile>,
     /// Another process has it too and goes on with it: it is not shut down from here, and its name stays.
     is_left: AtomicBool,
@@ -183,9 +184,10 @@ impl Listeners {
         }
     }
 
-    /// Rejects new connections at once, even if other processes hold the sockets; `all` includes the unix socket.
+    /// Rejects new connections at once, even if other processes hold the sockets; `all` includes the unix socket. The service manager's stay open.
     pub(crate) fn close(&self, all: bool) {
         let ours = self.all.iter().filter(|listener| !listener.is_left.load(Ordering::Acquire));
+        let ours = ours.filter(|listener| listener.holder == Holder::Process);
         for listener in ours.filter(|listener| all || listener.kind == Kind::Tcp) {
             let _ = rustix::net::shutdown(&listener.socket, Shutdown::Both);
             listener.remove_file();
@@ -197,6 +199,7 @@ impl Listeners {
     /// Whether anybody can still come: a process that ends shuts its listening sockets down, for all who share them.
     pub(crate) fn any_listens(&self) -> bool {
         self.all.iter().any(|listener| match listener.kind {
+            _ if listener.holder == Holder::ServiceManager => true,
             Kind::Tcp => sockopt::socket_acceptconn(&listener.socket) == Ok(true),
             // A unix socket still says that it listens after that; but closing it removes its file.
             Kind::Unix { .. } => listener.file.as_ref().is_some_and(SocketFile::is_there),
@@ -214,12 +217,18 @@ impl Listener {
     fn from_tcp(inherited: Inherited, address: SocketAddr, global: &Global) -> Listener {
         options::change_listener(&inherited.socket, global);
         let _ = listen(&inherited.socket, backlog(global));
-        Listener::new(inherited.socket, Kind::Tcp, address.to_string(), None)
+        Listener::new(inherited.socket, Kind::Tcp, address.to_string(), inherited.holder, None)
     }
 
     /// The inherited unix socket of the settings.
     fn from_unix(inherited: Inherited, path: &str, port: u16) -> Listener {
-        Listener::new(inherited.socket, Kind::Unix { port }, format!("unix:{path}"), inherited.file)
+        Listener::new(
+            inherited.socket,
+            Kind::Unix { port },
+            format!("unix:{path}"),
+            inherited.holder,
+            inherited.file,
+        )
     }
 
     /// A socket as the service manager has passed it.
@@ -232,7 +241,7 @@ impl Listener {
         if let Some(address) = passed.address() {
             // What the manager has set stays where the settings say nothing.
             options::apply_to_listener(&passed.socket, global);
-            return Ok(Listener::new(passed.socket, Kind::Tcp, address.to_string(), None));
+            return Ok(Listener::new(passed.socket, Kind::Tcp, address.to_string(), passed.holder, None));
         }
         let address = rustix::net::getsockname(&passed.socket).map_err(|_| ListenFault::Passed)?;
         let address = SocketAddrUnix::try_from(address).map_err(|_| ListenFault::Passed)?;
@@ -244,10 +253,21 @@ impl Listener {
         Ok(Listener::from_unix(passed, &path, port.unwrap_or(global.listen_port)))
     }
 
-    pub(crate) fn new(socket: OwnedFd, kind: Kind, name: String, file: Option<SocketFile>) -> Listener {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        kind: Kind,
+        name: String,
+        holder: Holder,
+        file: Option<SocketFile>,
+    ) -> Listener {
         let address = rustix::net::getsockname(&socket).ok().and_then(|any| SocketAddr::try_from(any).ok());
         let address = address.filter(|address| !address.ip().is_unspecified());
-        Listener { socket, kind, address, name, file, is_left: AtomicBool::new(false) }
+        Listener { socket, kind, address, name, holder, file, is_left: AtomicBool::new(false) }
+    }
+
+    /// Whether the service manager has it too.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.holder == Holder::ServiceManager
     }
 
     /// Its name in the file system with its inode.
@@ -300,7 +320,7 @@ fn tcp(address: SocketAddr, global: &Global) -> Result<Listener, Refusal> {
     bound.map_err(|why| Refusal("bind", why))?;
     options::apply_to_listener(&socket, global);
     listen(&socket, backlog(global)).map_err(|why| Refusal("listen", why))?;
-    Ok(Listener::new(socket, Kind::Tcp, address.to_string(), None))
+    Ok(Listener::new(socket, Kind::Tcp, address.to_string(), Holder::Process, None))
 }
 
 /// Tries until the place is not another process's any more, or that process evidently stays.
@@ -338,7 +358,7 @@ fn unix_listener(path: &str, global: &Global) -> Result<Result<Listener, Refusal
     let file = if path.starts_with('@') { None } else { Some(own_file(path, global)?) };
     let listening = listen(&socket, backlog(global)).map_err(|why| Refusal("listen", why));
     let kind = Kind::Unix { port: global.listen_port };
-    Ok(listening.map(|()| Listener::new(socket, kind, format!("unix:{path}"), file)))
+    Ok(listening.map(|()| Listener::new(socket, kind, format!("unix:{path}"), Holder::Process, file)))
 }
 
 /// A socket of that name. One that is left over from a process that has ended is replaced.

@@ -10,7 +10,7 @@ use std::{fmt, thread};
 use rustix::process::{Pid, Resource, getrlimit, setrlimit, test_kill_process};
 use settings::hba::Network;
 
-use crate::inherited::Inherited;
+use crate::inherited::{Holder, Inherited};
 use crate::sys;
 
 /// Descriptors that are neither a client's nor a server's: log, listeners, rings, timers, standard ones.
@@ -80,7 +80,7 @@ pub fn fill_random(bytes: &mut [u8]) {
 #[must_use]
 pub fn passed_sockets(count: u32) -> Vec<Inherited> {
     let passed = sys::passed_descriptors(count).into_iter();
-    passed.map(|socket| Inherited { socket, file: None }).collect()
+    passed.map(|socket| Inherited { socket, holder: Holder::ServiceManager, file: None }).collect()
 }
 
 /// The process runs as root.

@@ -62,6 +62,8 @@ mod field {
     pub(super) const PANEL: u16 = 10;
     /// The database of a command; none is all.
     pub(super) const DATABASE: u16 = 11;
+    /// The service manager has passed the listening socket: it is listened on whatever the settings say, and not shut down.
+    pub(super) const PASSED: u16 = 12;
     /// State, unsent output and unread input of a client's socket, and of a server's.
     pub(super) const CLIENT: [u16; 3] = [20, 21, 22];
     pub(super) const SERVER: [u16; 3] = [30, 31, 32];

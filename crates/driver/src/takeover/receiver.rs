@@ -26,7 +26,7 @@ use super::frame::{self, Frame};
 use super::{Item, Takeover, field, from_new, from_old, peer};
 use crate::conn_move::{Imported, ImportedConn};
 use crate::core::Log;
-use crate::inherited::{Inherited, SocketFile};
+use crate::inherited::{Holder, Inherited, SocketFile};
 use crate::mailbox::{MailboxMessage, Mailboxes};
 use crate::process_registry::ProcessRegistry;
 
@@ -247,7 +247,9 @@ fn inherited(frame: Frame) -> Option<Inherited> {
     let fields = Fields::read(&frame.payload)?;
     let inode = fields.number(field::INODE).unwrap_or(0);
     let file = fields.text(field::PATH).map(|path| SocketFile { path: path.into(), inode });
-    Some(Inherited { socket: frame.sockets.into_iter().next()?, file })
+    let is_passed = fields.number(field::PASSED).is_some();
+    let holder = if is_passed { Holder::ServiceManager } else { Holder::Process };
+    Some(Inherited { socket: frame.sockets.into_iter().next()?, holder, file })
 }
 
 fn expect(channel: &OwnedFd, kind: u8, until: Instant) -> io::Result<Frame> {

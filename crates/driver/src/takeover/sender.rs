@@ -392,6 +392,9 @@ fn listener_fields(listener: &Listener) -> Vec<u8> {
     if let Kind::Unix { port } = listener.kind {
         out.number(field::PORT, port.into());
     }
+    if listener.is_passed() {
+        out.number(field::PASSED, 1);
+    }
     if let Some((path, inode)) = listener.file() {
         out.text(field::PATH, &path.to_string_lossy());
         out.number(field::INODE, inode);
