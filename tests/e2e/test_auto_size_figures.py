@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.weir_only, pytest.mark.parametrize("io_driver", ["epol
 SECONDS = int(os.environ.get("WEIR_AUTO_FIGURES", "0"))
 SIZES = (2, 4, 8, 16, 32, 64) if SECONDS else (2, 8)
 ROUNDS = 2 if SECONDS else 1
+PAIRS = 4 if SECONDS else 1
 FOLLOWS = 30 if SECONDS else 1  # seconds in which a size has to be found
 SLEEP = "select pg_sleep(0.01);\n"  # as many servers as there are: it uses nothing
 # What the clients do, and how many they are. The best size changes with each.
@@ -24,10 +25,15 @@ LOADS = [("TPC-B", "tpcb-like", 80), ("sleeps of 10 ms", SLEEP, 80), ("select-on
 
 @pytest.fixture
 def tables(pg):
+    # The pool that sizes itself keeps its connections while another one is measured.
+    pg.stop()
+    pg.start(max_connections="300")
     pg.query("create database sized owner alice")
     host.run([pg.bindir / "pgbench", "-i", "-q", "-s", 50 if SECONDS else 1, f"postgres://alice@127.0.0.1:{pg.port}/sized"], timeout=300)
     yield
     pg.query("drop database sized with (force)")
+    pg.stop()
+    pg.start()
 
 
 def start(weir, size):
@@ -50,42 +56,46 @@ def throughput(pg, pooler, load, seconds):
     return [float(tps) for tps in re.findall(r"progress: [\d.]+ s, ([\d.]+) tps", done.stderr)]
 
 
-def of_fixed_sizes(weir, pg):
-    """For each load, the throughput of each size, by rounds; loads and sizes take turns."""
-    measured = {(load[0], size): [] for load in LOADS for size in SIZES}
-    for _ in range(ROUNDS):
-        for size in SIZES:
+def sweep(weir, pg, load):
+    """What each fixed size gives, by rounds in which all take turns."""
+    reached = {size: [] for size in SIZES}
+    for number in range(ROUNDS):
+        for size in SIZES if number % 2 == 0 else reversed(SIZES):
             pooler = start(weir, size)
-            for load in LOADS:
-                measured[load[0], size].append(statistics.mean(throughput(pg, pooler, load, (SECONDS or 1) + 2)[1:]))
+            reached[size].append(statistics.mean(throughput(pg, pooler, load, (SECONDS or 1) + 1)[1:]))
             pooler.stop()
-    return measured
+    return {size: statistics.median(of_size) for size, of_size in reached.items()}
 
 
-def of_auto(weir, pg):
-    """The loads after one another in one process; for each what was reached after the time to follow, and the size then."""
-    measured = {load[0]: [] for load in LOADS}
-    for _ in range(ROUNDS):
-        pooler = start(weir, "auto")
-        for load in LOADS:
-            seconds = throughput(pg, pooler, load, FOLLOWS + (SECONDS or 1) + 2)
-            measured[load[0]].append((statistics.mean(seconds[FOLLOWS:]), size_of(pooler)["size"]))
-        pooler.stop()
-    return measured
+def pairs(weir, pg, load, best, auto):
+    """Pairs of what the best fixed size gives and what `auto` gives behind it or in front of it: what else the machine does concerns both.
+    While one is measured the other has no clients, and `auto` holds its size."""
+    fixed = start(weir, best)
+    found = []
+    for number in range(PAIRS):
+        of = {}
+        for pooler in (fixed, auto) if number % 2 == 0 else (auto, fixed):
+            of[pooler] = statistics.mean(throughput(pg, pooler, load, 2 * (SECONDS or 1) + 2)[2:])
+        found.append((of[fixed], of[auto]))
+    fixed.stop()
+    return found
 
 
 @pytest.mark.usefixtures("tables")
 def test_a_pool_that_sizes_itself_beside_fixed_sizes(weir, pg, capsys):
-    fixed, auto, lines = of_fixed_sizes(weir, pg), of_auto(weir, pg), []
+    auto, lines = start(weir, "auto"), []
     for load in LOADS:
-        name = load[0]
-        medians = {size: statistics.median(fixed[name, size]) for size in SIZES}
-        best = max(medians, key=medians.get)
-        reached = statistics.median(tps for tps, _ in auto[name])
+        of_sizes = sweep(weir, pg, load)
+        best = max(of_sizes, key=of_sizes.get)
+        throughput(pg, auto, load, FOLLOWS)
+        found = size_of(auto)["found"]
+        measured = pairs(weir, pg, load, best, auto)
+        ratio = statistics.median(own / other for other, own in measured)
         lines.append(
-            f"{name}, {load[2]} clients: fixed {', '.join(f'{size}: {tps:.0f}/s' for size, tps in medians.items())}; "
-            f"auto {reached:.0f}/s at sizes {', '.join(str(size) for _, size in auto[name])} = {reached / medians[best]:.3f} of {best}"
+            f"{load[0]}, {load[2]} clients: fixed {', '.join(f'{size}: {tps:.0f}/s' for size, tps in of_sizes.items())}; "
+            f"auto, {found} after {FOLLOWS} s and {size_of(auto)['found']} at last, beside {best}: "
+            f"{', '.join(f'{own:.0f}/{other:.0f}' for other, own in measured)}, median {ratio:.3f}"
         )
-        assert reached > 0, lines
+        assert ratio > 0, lines
     with capsys.disabled():
         print("", *lines, sep="\n")

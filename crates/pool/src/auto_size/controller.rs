@@ -19,6 +19,10 @@ const CLEAR: f64 = 0.12;
 /// The next step is a double one after one that gained so much for each factor of 1.4.
 const STEEP: f64 = 0.06;
 
+/// How many steps away a much smaller size is, and the loss above which it is not tried again.
+const FAR_DOWN: usize = 3;
+const FAR_LOSS: f64 = 0.08;
+
 /// Intervals of a measurement: at least, at least where the difference is clear, and at most.
 const INTERVALS: usize = 3;
 const CLEAR_INTERVALS: usize = 2;
@@ -302,7 +306,8 @@ impl SizeController {
         let last = self.estimates.last();
         let step = |goes_on: bool| if self.is_steep && goes_on { 2 } else { 1 };
         let up = (self.base < last).then(|| (self.base + step(self.went_up)).min(last));
-        let down = (self.base > 0).then(|| self.base.saturating_sub(step(!self.went_up)));
+        let down = (self.base > 0)
+            .then(|| self.far_down().unwrap_or_else(|| self.base.saturating_sub(step(!self.went_up))));
         let is_due = |is_up: bool| self.now_us - self.tried_us[usize::from(is_up)] > TRY_AGAIN_US;
         let up =
             up.filter(|up| is_due(true) || self.estimates.may_gain(*up, self.base, self.least_gain(*up)));
@@ -319,6 +324,16 @@ impl SizeController {
             }
             (up, down) => up.or(down),
         }
+    }
+
+    /// A much smaller size, of which the difference is seen through the noise where that of a neighbour is not: where nothing is known of those
+    /// between, since the load is another one, or where a neighbour was given up just now.
+    fn far_down(&self) -> Option<usize> {
+        let far = self.base.saturating_sub(FAR_DOWN);
+        let is_new = (far..self.base).all(|place| self.estimates.is_unknown(place));
+        let failed_near = !self.went_up && self.rest_us > SHORT_REST_US;
+        let may_be = failed_near && self.estimates.gain(far, self.base).0 > -FAR_LOSS;
+        (is_new || may_be).then_some(far)
     }
 
     fn least_gain(&self, place: usize) -> f64 {
