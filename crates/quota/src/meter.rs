@@ -1,9 +1,10 @@
 //! The counters that the shards' threads add to: atomics, touched when a client logs in, when a server is released, and read when a request begins.
+//! What requests use is added to stripes, one for each thread as far as they go: threads that write the same cache line wait for each other.
 //!
 //! Owns counting connections exactly. What was used in a period, and what that means, is the [`crate::Book`]'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::subject::Subject;
 
@@ -36,11 +37,31 @@ pub struct Meter {
     connections: AtomicU32,
     /// So many connections are allowed; 0 is any number.
     connections_most: AtomicU32,
+    standing: AtomicU8,
+    storage: AtomicU8,
+    /// Something was added since it was collected last: the stripes of those that use nothing are not looked at.
+    is_used: AtomicBool,
+    used: [Stripe; STRIPES],
+}
+
+/// Threads beyond these share stripes.
+const STRIPES: usize = 8;
+
+/// What threads have added, in a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stripe {
     server_us: AtomicU64,
     queries: AtomicU64,
     bytes: AtomicU64,
-    standing: AtomicU8,
-    storage: AtomicU8,
+}
+
+thread_local! {
+    /// The stripe of this thread, in every meter.
+    static STRIPE: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES
+    };
 }
 
 /// What was counted since it was collected last.
@@ -57,11 +78,10 @@ impl Meter {
             subject,
             connections: AtomicU32::new(0),
             connections_most: AtomicU32::new(0),
-            server_us: AtomicU64::new(0),
-            queries: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
             standing: AtomicU8::new(0),
             storage: AtomicU8::new(0),
+            is_used: AtomicBool::new(false),
+            used: Default::default(),
         }
     }
 
@@ -121,19 +141,36 @@ impl Meter {
         debug_assert!(before > 0, "a connection was released twice");
     }
 
-    fn add(&self, counted: Counted) {
-        self.server_us.fetch_add(counted.server_us, Ordering::Relaxed);
-        self.queries.fetch_add(counted.queries, Ordering::Relaxed);
-        self.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
+    fn add(&self, stripe: usize, counted: Counted) {
+        let used = &self.used[stripe];
+        used.server_us.fetch_add(counted.server_us, Ordering::Relaxed);
+        used.bytes.fetch_add(counted.bytes, Ordering::Relaxed);
+        // In one order with `is_used`: either whoever collects finds this, or this finds that it has collected.
+        used.queries.fetch_add(counted.queries, Ordering::SeqCst);
+        if !self.is_used.load(Ordering::SeqCst) {
+            self.is_used.store(true, Ordering::SeqCst);
+        }
     }
 
     /// What was counted since the last call.
     pub(crate) fn collect(&self) -> Counted {
-        let take = |counter: &AtomicU64| match counter.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => counter.swap(0, Ordering::Relaxed),
-        };
-        Counted { server_us: take(&self.server_us), queries: take(&self.queries), bytes: take(&self.bytes) }
+        let mut counted = Counted::default();
+        if !self.is_used.load(Ordering::Relaxed) {
+            return counted;
+        }
+        self.is_used.store(false, Ordering::SeqCst);
+        for used in &self.used {
+            if used.queries.load(Ordering::SeqCst) == 0
+                && used.server_us.load(Ordering::Relaxed) == 0
+                && used.bytes.load(Ordering::Relaxed) == 0
+            {
+                continue;
+            }
+            counted.queries += used.queries.swap(0, Ordering::Relaxed);
+            counted.server_us += used.server_us.swap(0, Ordering::Relaxed);
+            counted.bytes += used.bytes.swap(0, Ordering::Relaxed);
+        }
+        counted
     }
 }
 
@@ -210,7 +247,7 @@ impl ClientMeters {
     /// What a turn of its client has used.
     pub fn add(&self, server_us: u64, queries: u64, bytes: u64) {
         let counted = Counted { server_us, queries, bytes };
-        self.meters.iter().for_each(|meter| meter.add(counted));
+        STRIPE.with(|stripe| self.meters.iter().for_each(|meter| meter.add(*stripe, counted)));
     }
 }
 
@@ -296,6 +333,38 @@ mod tests {
         b.set_standing(Standing::Refused);
         assert!(matches!(of(false).concern(), Some((Standing::Refused, meter)) if Arc::ptr_eq(meter, &b)));
         assert!(of(true).concern().is_none());
+    }
+
+    #[test]
+    fn what_many_threads_add_is_collected_once_and_whole() {
+        let meter = meter(0);
+        let (threads, each) = (2 * STRIPES as u64, 20_000);
+        let mut collected = Counted::default();
+        std::thread::scope(|scope| {
+            let adders: Vec<_> = (0..threads)
+                .map(|_| {
+                    let client = ClientMeters::enter_anyway(vec![Arc::clone(&meter)], false);
+                    scope.spawn(move || (0..each).for_each(|_| client.add(3, 1, 7)))
+                })
+                .collect();
+            while adders.iter().any(|adder| !adder.is_finished()) {
+                let more = meter.collect();
+                collected.server_us += more.server_us;
+                collected.queries += more.queries;
+                collected.bytes += more.bytes;
+            }
+        });
+        let last = meter.collect();
+        let all = threads * each;
+        assert_eq!(
+            (
+                collected.server_us + last.server_us,
+                collected.queries + last.queries,
+                collected.bytes + last.bytes
+            ),
+            (3 * all, all, 7 * all)
+        );
+        assert_eq!(meter.collect(), Counted::default());
     }
 
     #[test]
