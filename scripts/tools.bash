@@ -48,6 +48,14 @@ available() {
   done
 }
 
+# How this machine reaches package archives, as options of mmdebstrap.
+aptopts() {
+  local file
+  for file in /etc/apt/apt.conf.d/* /etc/apt/apt.conf; do
+    ! grep -q '^Acquire' "$file" 2>/dev/null || echo "--aptopt=$file"
+  done
+}
+
 # Packages that start a service or make a cluster at once do neither here. In a process of its own, so that an interrupt undoes it.
 apt_install() { apt_update && apt_install_asleep "$@"; }
 apt_install_asleep() (

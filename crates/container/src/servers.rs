@@ -1,0 +1,128 @@
+//! Where clients are led to: the entries of `[databases]` and who logs in, of all the ways in which the two images are told.
+
+use std::fmt::Write as _;
+
+use crate::uri;
+use crate::variables::{EnvironmentError, Variables};
+
+/// A server as variables describe it; what is None was not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// What clients call the database; unless given, its own name, and `*` where it has none.
+    pub(crate) name: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) port: Option<String>,
+    pub(crate) database: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) sslmode: Option<String>,
+    pub(crate) connect_query: Option<String>,
+    /// Every client is this user at the server (Bitnami's PGBOUNCER_SET_DATABASE_USER).
+    pub(crate) is_forced: bool,
+}
+
+/// Whose image the variables are of: what each leaves out differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Edoburu,
+    Bitnami,
+}
+
+/// All that is said of servers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Servers {
+    pub(crate) family: Family,
+    pub(crate) servers: Vec<Server>,
+    /// Whole entries (Bitnami's PGBOUNCER_DSN_0 and so on), as they were given.
+    pub(crate) entries: Vec<String>,
+}
+
+impl Servers {
+    pub(crate) fn read(variables: &Variables<'_>) -> Result<Servers, EnvironmentError> {
+        let mut entries = Vec::new();
+        for name in variables.beginning_with("PGBOUNCER_DSN_") {
+            entries.extend(variables.get(&name)?);
+        }
+        let mut servers = of_uris(variables)?;
+        if servers.is_empty() {
+            servers.extend(of_edoburu(variables)?);
+        }
+        let family = if servers.is_empty() { Family::Bitnami } else { Family::Edoburu };
+        if servers.is_empty() {
+            servers.extend(of_bitnami(variables)?);
+        }
+        Ok(Servers { family, servers, entries })
+    }
+}
+
+fn of_uris(variables: &Variables<'_>) -> Result<Vec<Server>, EnvironmentError> {
+    for name in ["DATABASE_URLS", "DATABASE_URL"] {
+        let Some(uris) = variables.get(name)? else { continue };
+        let failed = |why| EnvironmentError { variable: name.to_owned(), why };
+        return uris.split(',').map(|uri| uri::read(uri).map_err(failed)).collect();
+    }
+    Ok(Vec::new())
+}
+
+fn of_edoburu(variables: &Variables<'_>) -> Result<Option<Server>, EnvironmentError> {
+    let Some(host) = variables.get("DB_HOST")? else { return Ok(None) };
+    Ok(Some(Server {
+        host: Some(host),
+        port: variables.get("DB_PORT")?,
+        database: variables.get("DB_NAME")?,
+        user: variables.get("DB_USER")?,
+        password: variables.get("DB_PASSWORD")?,
+        ..Server::default()
+    }))
+}
+
+fn of_bitnami(variables: &Variables<'_>) -> Result<Option<Server>, EnvironmentError> {
+    let Some(host) = variables.get("POSTGRESQL_HOST")? else { return Ok(None) };
+    let is_yes =
+        |value: Option<String>| value.is_some_and(|text| matches!(text.as_str(), "yes" | "true" | "1"));
+    let sets_password = is_yes(variables.get("PGBOUNCER_SET_DATABASE_PASSWORD")?);
+    Ok(Some(Server {
+        name: variables.get("PGBOUNCER_DATABASE")?,
+        host: Some(host),
+        port: variables.get("POSTGRESQL_PORT")?,
+        database: variables.get("POSTGRESQL_DATABASE")?,
+        user: variables.get("POSTGRESQL_USERNAME")?.or_else(|| Some("postgres".to_owned())),
+        password: variables.get("POSTGRESQL_PASSWORD")?,
+        connect_query: variables.get("PGBOUNCER_CONNECT_QUERY")?,
+        is_forced: is_yes(variables.get("PGBOUNCER_SET_DATABASE_USER")?) || sets_password,
+        ..Server::default()
+    }))
+}
+
+impl Server {
+    /// Its line of `[databases]`.
+    pub(crate) fn entry(&self) -> String {
+        let name = self.name.as_deref().or(self.database.as_deref()).unwrap_or("*");
+        let mut line = if name == "*" { "* =".to_owned() } else { format!("{} =", quoted_name(name)) };
+        let user = self.user.as_ref().filter(|_| self.is_forced);
+        let keys = [
+            ("host", self.host.as_ref()),
+            ("port", self.port.as_ref()),
+            ("dbname", self.database.as_ref()),
+            ("user", user),
+            ("connect_query", self.connect_query.as_ref()),
+        ];
+        for (key, value) in keys.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, " {key}='{}'", value.replace('\'', "''"));
+        }
+        line
+    }
+
+    /// Its line of the user list, if there is a user with a password.
+    pub(crate) fn secret(&self) -> Option<String> {
+        let (user, password) = (self.user.as_ref()?, self.password.as_ref()?);
+        Some(format!("\"{}\" \"{}\"", user.replace('"', "\"\""), password.replace('"', "\"\"")))
+    }
+}
+
+/// A name of an entry, in double quotes unless it is plain.
+fn quoted_name(name: &str) -> String {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}

@@ -1,0 +1,176 @@
+"""Debian packages in a machine of their own with systemd: installed, used, upgraded under load, removed and purged; and in PgBouncer's place."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import host
+import machine
+
+pytestmark = [pytest.mark.weir_only, pytest.mark.needs_root]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+# What installing anything at all leaves: caches, and what dpkg and systemd keep of packages that are gone.
+LEFT_BY_ALL = re.compile(r"^/(var/(cache|log|lib/(dpkg|apt|systemd))|run|tmp|proc|sys|dev|root|srv)(/|$)|^/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|^/etc/\.pwd\.lock$")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """`packages(version)`: the directory of the packages of the programs that were built, under this version."""
+    made = {}
+
+    def of(version):
+        if os.environ.get("X"): return Path({"0.2.0": "/tmp/dist", "0.2.1": "/tmp/dist021"}[version])
+        if version not in made:
+            directory = tmp_path_factory.mktemp(f"packages-{version}")
+            environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory)}
+            done = subprocess.run([REPOSITORY / "scripts/dist", "--native"], env=environment, capture_output=True, text=True, check=False, timeout=600)
+            assert done.returncode == 0, done.stdout + done.stderr
+            made[version] = directory
+        return made[version]
+
+    yield of
+    for directory in made.values():
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def package(directory, name):
+    [file] = directory.glob(f"{name}_*_{'all' if name == 'weir-pgbouncer' else ARCHITECTURE}.deb")
+    return file
+
+
+@pytest.fixture
+def booted(pg, scratch):
+    """A machine that reaches PostgreSQL at /srv/postgres."""
+    started = machine.Machine(host.new_directory(scratch, "machine"), [f"{pg.directory}:/srv/postgres"])
+    try:
+        yield started.boot()
+    finally:
+        started.stop()
+
+
+def configure(booted, pg, path, owner):
+    """A pool as an administrator makes it, in the file of the package."""
+    entry = f"shop = host=/srv/postgres port={pg.port} dbname=app user=alice pool_size=5"
+    booted.run(f"""
+        sed -i 's|^\\[databases\\]|[databases]\\n{entry}|; s|^auth_type = .*|auth_type = trust|; s|^;*admin_users = .*||; s|^\\[pgbouncer\\]|[pgbouncer]\\nadmin_users = admin|' {path}
+        printf '"alice" ""\\n"admin" ""\\n' > {os.path.dirname(path)}/userlist.txt
+        grep -q shop {path}
+    """)
+
+
+def pgbench(booted, pg, seconds):
+    command = [pg.bindir / "pgbench", "-n", "-S", "-C" if seconds == 0 else "-n", "-c", 20, "-j", 2, "-T", seconds, "-h", "127.0.0.1", "-p", 6432, "-U", "alice", "shop"]
+    return host.start(booted.network(*command), as_user=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def ended_well(run):
+    output, _ = run.communicate(timeout=120)
+    assert run.returncode == 0 and "number of failed transactions: 0 " in output, output
+    return int(re.search(r"actually processed: (\d+)", output)[1])
+
+
+def console(booted, command):
+    """A row of the console, asked from within the machine's network."""
+    words = ["psql", "-XAtqc", command, "-h", "127.0.0.1", "-p", "6432", "-U", "admin", "pgbouncer"]
+    return host.run(booted.network(*words)[0:], as_user=False).stdout.strip()
+
+
+def files(booted):
+    listed = booted.run("find / -xdev").stdout.splitlines()
+    return {path for path in listed if not LEFT_BY_ALL.match(path)}
+
+
+@pytest.fixture
+def tables(pg):
+    host.run([pg.bindir / "pgbench", "-i", "-q", "-s", 1, f"postgres://alice@127.0.0.1:{pg.port}/app"])
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_package_is_installed_used_upgraded_under_load_and_purged(booted, pg, packages):
+    before = files(booted)
+    booted.install(package(packages("0.2.0"), "weir"))
+    assert booted.property("weir.service", "ActiveState") == "inactive", "it is configured first"
+    booted.run("systemctl enable --now weir")
+    assert booted.property("weir.service", "ActiveState") == "active"
+    assert booted.run("stat -c '%U:%G %a' /etc/weir/weir.ini /etc/weir/userlist.txt").stdout.split("\n")[:2] == ["root:weir 640"] * 2
+    assert booted.run("ps -o user= -p $(systemctl show --property=MainPID --value weir)").stdout.strip() == "weir"
+    configure(booted, pg, "/etc/weir/weir.ini", "weir")
+    booted.run("weir check /etc/weir/weir.ini && systemctl reload weir")
+    first = booted.property("weir.service", "MainPID")
+    assert console(booted, "SHOW VERSION").startswith("PgBouncer")
+
+    run = pgbench(booted, pg, 12)
+    host.eventually(lambda: "shop" in console(booted, "SHOW CLIENTS"))
+    booted.install(package(packages("0.2.1"), "weir"))
+    assert ended_well(run) > 100
+    assert booted.property("weir.service", "ActiveState") == "active"
+    assert booted.property("weir.service", "MainPID") != first, "the new program has taken over"
+    assert booted.property("weir.service", "NRestarts") == "0"
+    assert "shop" in booted.run("cat /etc/weir/weir.ini").stdout, "an edited file stays"
+    booted.run("systemctl reload weir")  # RELOAD again, as the program is the one that is installed
+
+    booted.run("systemctl restart weir")
+    assert booted.property("weir.service", "ActiveState") == "active"
+    booted.run("apt-get remove -y weir")
+    assert booted.property("weir.service", "ActiveState") == "inactive"
+    assert "shop" in booted.run("cat /etc/weir/weir.ini").stdout, "a removal leaves the configuration"
+    booted.run("apt-get purge -y weir")
+    assert sorted(files(booted) - before) == []
+
+
+@pytest.mark.usefixtures("tables")
+def test_systemd_listens_for_it(booted, pg, packages):
+    """weir.socket: clients that come while the service is restarted wait, and are served."""
+    booted.install(package(packages("0.2.0"), "weir"))
+    configure(booted, pg, "/etc/weir/weir.ini", "weir")
+    booted.run("systemctl enable --now weir.socket")
+    assert booted.property("weir.service", "ActiveState") == "inactive"
+    assert console(booted, "SHOW VERSION").startswith("PgBouncer"), "the first client starts it"
+    restart = host.start(booted.inside("systemctl", "restart", "weir"), as_user=False)
+    for _ in range(20):
+        assert console(booted, "SHOW VERSION").startswith("PgBouncer")
+    assert restart.wait(60) == 0
+
+
+@pytest.mark.usefixtures("tables")
+def test_it_takes_the_place_of_pgbouncers_package(booted, pg, packages):
+    booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
+    configure(booted, pg, "/etc/pgbouncer/pgbouncer.ini", "postgres")
+    booted.run("systemctl restart pgbouncer")
+    assert "PgBouncer 1.18" in console(booted, "SHOW VERSION") and ended_well(pgbench(booted, pg, 1)) > 10
+
+    new = packages("0.2.0")
+    booted.install(package(new, "weir"), package(new, "weir-pgbouncer"))
+    assert booted.run("dpkg-query -W -f '${db:Status-Status}' pgbouncer").stdout == "config-files", "PgBouncer is gone, its configuration is not"
+    assert booted.property("pgbouncer.service", "ActiveState") == "active"
+    assert "Weir" in booted.run("/usr/sbin/pgbouncer -V").stdout
+    assert ended_well(pgbench(booted, pg, 1)) > 10, "with PgBouncer's configuration, user and unit"
+
+    run = pgbench(booted, pg, 12)
+    first = booted.property("pgbouncer.service", "MainPID")
+    newer = packages("0.2.1")
+    booted.install(package(newer, "weir"), package(newer, "weir-pgbouncer"))
+    assert ended_well(run) > 100
+    assert booted.property("pgbouncer.service", "MainPID") != first
+
+    booted.run("apt-get purge -y pgbouncer")
+    assert "shop" in booted.run("cat /etc/pgbouncer/pgbouncer.ini").stdout, "what PgBouncer's package leaves is not its own any more"
+    assert booted.run("systemctl is-enabled pgbouncer").stdout.strip() == "enabled"
+    booted.run("apt-get purge -y weir-pgbouncer weir")
+    assert "shop" in booted.run("cat /etc/pgbouncer/pgbouncer.ini").stdout, "an administrator's file stays"
+
+
+def test_what_weir_pgbouncer_has_made_it_takes_away(booted, packages):
+    before = files(booted)
+    new = packages("0.2.0")
+    booted.install(package(new, "weir"), package(new, "weir-pgbouncer"))
+    assert booted.property("pgbouncer.service", "ActiveState") == "active"
+    booted.run("apt-get purge -y weir-pgbouncer weir")
+    assert sorted(files(booted) - before) == []
