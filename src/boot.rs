@@ -24,6 +24,7 @@ use quotaquery::QuotaQuery;
 use settings::{Config, Finding, Threads};
 use telemetry::{Level, Record};
 use usage::Usage;
+use waitsampling::WaitSampling;
 
 use crate::cli::Options;
 use crate::control_loop::ControlLoop;
@@ -259,6 +260,7 @@ fn start(
     let clocks = usage::Clocks { monotonic_us: process::monotonic_us, wall_s: process::wall_s };
     let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
+    let wait_sampling = sample_waits(&config, &engine, logger);
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -272,6 +274,7 @@ fn start(
     control_loop.follow_changes(changes);
     control_loop.keep_usage(usage);
     control_loop.ask_for_quotas(quota_query);
+    control_loop.sample_waits(wait_sampling);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }
@@ -303,6 +306,14 @@ fn ask_for_quotas(
     let tell = Arc::new(move |members| drop(sender.send(Input::RoleMembers(members))));
     let system = pgclient::System { fill_random: process::fill_random };
     QuotaQuery::start(config, engine.quotas(), tell, writer(logger), system)
+}
+
+/// What servers wait for goes to the shards without the control thread.
+fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> WaitSampling {
+    let tell = engine.broadcaster();
+    let system = pgclient::System { fill_random: process::fill_random };
+    let tell = Arc::new(move |sample| tell(&Command::ServerWaits(sample)));
+    WaitSampling::start(config, tell, writer(logger), system)
 }
 
 fn reporter(sender: Sender<Input>) -> driver::Reports {

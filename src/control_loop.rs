@@ -16,6 +16,7 @@ use quotaquery::QuotaQuery;
 use settings::Config;
 use telemetry::{Level, Record};
 use usage::Usage;
+use waitsampling::WaitSampling;
 
 use crate::files::{Source, with_files};
 use crate::logging::Logger;
@@ -60,6 +61,7 @@ pub(crate) struct ControlLoop<C> {
     changes: Option<Changes>,
     usage: Option<Usage>,
     quota_query: Option<QuotaQuery>,
+    wait_sampling: Option<WaitSampling>,
     born: Instant,
 }
 
@@ -89,6 +91,7 @@ impl<C: Shards> ControlLoop<C> {
             changes: None,
             usage: None,
             quota_query: None,
+            wait_sampling: None,
             born: Instant::now(),
         }
     }
@@ -122,6 +125,11 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the thread that asks PostgreSQL what quotas need to know.
     pub(crate) fn ask_for_quotas(&mut self, quota_query: QuotaQuery) {
         self.quota_query = Some(quota_query);
+    }
+
+    /// Attaches the thread that asks what servers wait for.
+    pub(crate) fn sample_waits(&mut self, wait_sampling: WaitSampling) {
+        self.wait_sampling = Some(wait_sampling);
     }
 
     /// The usage thread, to be stopped when all that is counted was counted.
@@ -278,6 +286,7 @@ impl<C: Shards> ControlLoop<C> {
         self.changes.iter_mut().for_each(|changes| changes.configure(config));
         self.usage.iter().for_each(|usage| usage.configure(config));
         self.quota_query.iter_mut().for_each(|query| query.configure(config));
+        self.wait_sampling.iter_mut().for_each(|sampling| sampling.configure(config));
     }
 
     fn hand_over(&self, line: &str, note: String) -> Option<Input> {

@@ -348,6 +348,15 @@ def test_a_directory_that_does_not_answer(by_ldap):
         assert len(taken) == 1
 
 
+def test_a_directory_that_does_not_answer_is_a_part_of_the_slow_login(by_ldap):
+    with silent_listener() as (port, _):
+        pooler = by_ldap(f"ldapserver=127.0.0.1 ldapport={port} {BIND}", client_login_timeout=2, log_slow_queries=1)
+        with pytest.raises(psycopg.OperationalError, match="client_login_timeout"):
+            name_of(pooler)
+        [(who, waited)] = pooler.wait_log(r"(\S+)@\S+ slow login: [\d.]+ ms \(ldap ([\d.]+), client [\d.]+; failed\)")
+    assert who == "app/alice" and float(waited) >= 1000
+
+
 def test_logins_that_wait_stop_no_other(by_ldap, directory):
     """The directory is silent to the first 20; one after another, they would take longer than the last one's patience."""
     with silent_listener(directory.port, silent=20) as (port, taken), contextlib.ExitStack() as clients:

@@ -4,6 +4,7 @@ import contextlib
 import ctypes.util
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import psycopg
@@ -85,6 +86,16 @@ def test_pam_decides(by_pam, asking):
     assert name_of(pooler) == "alice"
     pooler.wait_log(f"closing because: {REFUSED}")
     assert PASSWORD not in pooler.log_text()
+
+
+def test_a_slow_module_is_a_part_of_the_slow_login(by_pam, asking):
+    pooler = by_pam(log_slow_queries=0.3)
+    timer = threading.Timer(0.6, (asking / "go").touch)
+    timer.start()
+    assert name_of(pooler, user="bob") == "bob"
+    timer.join()
+    [(who, waited)] = pooler.wait_log(r"(\S+)@\S+ slow login: [\d.]+ ms \(pam ([\d.]+), .*client [\d.]+\)")
+    assert who == "app/bob" and float(waited) >= 400
 
 
 def test_the_account_must_be_open_too(by_pam, asking):

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use settings::Config;
 
-use crate::{AdminReply, CacheNews, RequestId, ServerQuery, ServerQueryResult, ShardId, Subject};
+use crate::{
+    AdminReply, CacheNews, RequestId, ServerQuery, ServerQueryResult, ServerWaitSample, ShardId, Subject,
+};
 
 /// From the control thread. A command with a request id is answered with [`crate::Report::Done`], once, when it is
 /// complete.
@@ -114,6 +116,8 @@ pub enum Command {
     },
     /// What is new of an entry's primary, for the answers that are kept of it (`query_cache`).
     CacheNews(CacheNews),
+    /// Backends of a server were found waiting (`track_lock_waits`).
+    ServerWaits(ServerWaitSample),
     /// The answer to a console client's statement.
     Reply(AdminReply),
     /// Run a query for the control thread; [`crate::Report::ServerQueryDone`] answers, unless it is withdrawn. Any

@@ -14,6 +14,7 @@ pub mod pool_size_row;
 pub mod queue_row;
 mod report;
 pub mod server_query;
+mod server_waits;
 pub mod signal;
 
 pub use admin::{
@@ -32,6 +33,7 @@ pub use queue_row::QueueRow;
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
 pub use signal::Signal;
+pub use server_waits::ServerWaitSample;
 
 /// Which shard; shards are numbered from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use settings::PoolMode;
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::spans::Span;
-use telemetry::{Counters, Histograms, SqlstateCounts, Waits};
+use telemetry::{Counters, Histograms, ServerWaits, SqlstateCounts, Waits};
 
 /// A listing comes in slices of at most this many rows, so that no shard is away from its sockets for long.
 pub const SLICE_ROWS: usize = 500;
@@ -99,6 +99,8 @@ pub struct SocketRow {
     pub login_us: u64,
     /// What a client has waited for; None where that is not tracked.
     pub waits: Option<Waits>,
+    /// What a client's servers were found waiting for in its queries; None where that is not tracked.
+    pub server_waits: Option<ServerWaits>,
     /// It will be closed as soon as it is free.
     pub close_needed: bool,
     /// PgBouncer's word: none, logical or physical.

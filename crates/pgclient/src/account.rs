@@ -35,6 +35,20 @@ impl Account {
         }
     }
 
+    /// That of a question of Weir's own: of `own` where a setting names it, else of the entry's user, else of auth_user. None if there is no such user.
+    #[must_use]
+    pub fn asking(
+        config: &Config,
+        entry: &Database,
+        own: Option<&String>,
+        application_name: &'static str,
+    ) -> Option<Account> {
+        let own = own.filter(|user| !user.is_empty());
+        let user =
+            own.or(entry.user.as_ref()).or(entry.auth_user.as_ref()).or(config.global.auth_user.as_ref());
+        user.map(|user| Account::of(config, entry, user, application_name))
+    }
+
     /// For the login.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials::from_secret(self.secret.as_deref().map(Secret::parse).as_ref(), None)

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use auth::ServerKeyCache;
@@ -75,6 +76,23 @@ impl fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// Its words for the log, with what helps where that is known.
+    #[must_use]
+    pub fn explained(&self, account: &Account) -> String {
+        let code = if let Failure::Refused(Refusal { code, .. }) = self { code.as_str() } else { "" };
+        let advice = match code {
+            "28P01" | "28000" => {
+                format!("; check the password of \"{}\" in auth_file, and pg_hba.conf", account.user)
+            }
+            "42501" => format!("; GRANT CONNECT to \"{}\"", account.user),
+            "53300" => "; raise max_connections".to_owned(),
+            _ => String::new(),
+        };
+        format!("{self}{advice}")
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(why: io::Error) -> Failure {
         Failure::Io(why)
@@ -91,6 +109,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 /// The bytes both ways, under TLS or not.
 struct Channel {
     socket: Box<dyn Socket>,
+    /// The peer's, where it is not a unix socket.
+    address: Option<IpAddr>,
     tls: Option<TlsConnection>,
     read: Box<[u8]>,
     scratch: Vec<u8>,
@@ -100,9 +120,10 @@ struct Channel {
 }
 
 impl Channel {
-    fn new(socket: Box<dyn Socket>) -> Channel {
+    fn new(socket: Box<dyn Socket>, address: Option<IpAddr>) -> Channel {
         let read = vec![0; READ_BYTES].into_boxed_slice();
-        Channel { socket, tls: None, read, scratch: Vec::new(), plain: Vec::new(), unsent: Vec::new() }
+        let (scratch, plain, unsent) = (Vec::new(), Vec::new(), Vec::new());
+        Channel { socket, address, tls: None, read, scratch, plain, unsent }
     }
 
     /// The next bytes of the server; none only where records held no data. May be dropped and called again.
@@ -196,14 +217,20 @@ impl Connection {
         (system, is_replication): (System, bool),
     ) -> Outcome<Connection> {
         let opening = async {
-            let (socket, host) = connect(place).await?;
-            let mut channel = Channel::new(socket);
+            let (socket, host, address) = connect(place).await?;
+            let mut channel = Channel::new(socket, address);
             if let Some(host) = host.filter(|_| tls_config.servers.mode != SslMode::Disable) {
                 channel.secure(tls_config, host).await?;
             }
             login(channel, account, system, is_replication).await
         };
         timeout(account.connect_timeout, opening).await.map_err(|_| Failure::TimedOut)?
+    }
+
+    /// The server's address, unless it was reached by a unix socket.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        self.channel.address
     }
 
     /// Runs one or several statements; the rows of all of them, in order.
@@ -307,15 +334,15 @@ impl Answer {
     }
 }
 
-/// The socket, and the host for TLS.
-async fn connect(place: &Place) -> Outcome<(Box<dyn Socket>, Option<&str>)> {
+/// The socket, the host for TLS, and the address that was connected to.
+async fn connect(place: &Place) -> Outcome<(Box<dyn Socket>, Option<&str>, Option<IpAddr>)> {
     let (host, port) = match place {
-        Place::Unix(path) => return Ok((unix(path).await?, None)),
+        Place::Unix(path) => return Ok((unix(path).await?, None, None)),
         Place::Inet { host, port, near } => {
             if let Some(path) = near
                 && let Ok(socket) = unix(path).await
             {
-                return Ok((socket, None));
+                return Ok((socket, None, None));
             }
             (host, *port)
         }
@@ -323,7 +350,8 @@ async fn connect(place: &Place) -> Outcome<(Box<dyn Socket>, Option<&str>)> {
     let addresses: Vec<_> = lookup_host((host.as_str(), port)).await?.collect();
     let socket = TcpStream::connect(&addresses[..]).await?;
     socket.set_nodelay(true)?;
-    Ok((Box::new(socket), Some(host)))
+    let address = socket.peer_addr()?.ip();
+    Ok((Box::new(socket), Some(host), Some(address)))
 }
 
 async fn unix(path: &str) -> io::Result<Box<dyn Socket>> {

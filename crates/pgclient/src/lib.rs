@@ -4,12 +4,16 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod complaints;
 mod connection;
 mod place;
+pub mod question;
 
 pub use account::Account;
+pub use complaints::Complaints;
 pub use connection::{Connection, Failure, Outcome, Refusal};
 pub use place::{Place, places};
+pub use session::Row;
 
 /// What only the system knows.
 #[derive(Clone, Copy)]

@@ -207,6 +207,12 @@ live {
         "How many connections the kernel may keep that have not been accepted yet.";
     listen_port: u16, Port, "6432", Restart,
         "Port to listen on, for TCP and in the name of the unix socket.";
+    lock_wait_interval: Duration, PositiveSeconds, "1", Reload,
+        "Weir's own. How often each server is asked with track_lock_waits.",
+        own;
+    lock_wait_user: Option<String>, Text, "", Reload,
+        "Weir's own. User that asks for track_lock_waits; its password is in auth_file. Empty is the user of the entry, else auth_user. It needs CONNECT on a database, and pg_monitor or pg_read_all_stats to see what the sessions of other users wait for.",
+        own;
     log_connections: bool, Boolean, "1", Reload,
         "Logs successful logins.";
     log_disconnections: bool, Boolean, "1", Reload,
@@ -214,7 +220,7 @@ live {
     log_pooler_errors: bool, Boolean, "1", Reload,
         "Logs the error messages that the pooler itself sends to clients.";
     log_slow_queries: Duration, Seconds, "0", Reload,
-        "Logs each request that took so long or longer, its waits included, with what its client waited for and its kind (its text without values); also turns track_queries on. 0 is never.",
+        "Logs each request that took so long or longer, its waits included, with what its client waited for and its kind (its text without values), and each login; also turns track_queries on. 0 is never.",
         own;
     log_stats: bool, Boolean, "1", Reload,
         "Logs a line of aggregated statistics every stats_period.";
@@ -418,6 +424,9 @@ live {
     track_extra_parameters: Vec<String>, List, "IntervalStyle", Restart,
         "Server parameters kept per client beside those that PostgreSQL reports and a client may set (client_encoding, DateStyle, TimeZone, standard_conforming_strings, application_name, IntervalStyle, session_authorization, default_transaction_read_only, scram_iterations, search_path).",
         better "all that PostgreSQL reports is tracked without being named, as in PgBouncer 1.26; RESET, DISCARD ALL and SET TO DEFAULT restore the values of the startup packet, as in PostgreSQL, except for what follows them in the same query string or pipeline segment";
+    track_lock_waits: bool, Boolean, "0", Reload,
+        "Weir's own. Asks pg_stat_activity of each server every lock_wait_interval which backends of Weir's connections wait for locks, files or anything else, on a connection of its own, for SHOW WAITS, and with track_queries or log_slow_queries for each query and client.",
+        own;
     track_queries: bool, Boolean, "0", Reload,
         "Weir's own. Counts calls, times and errors of each kind of query (its text without values) for SHOW QUERIES; at most 1,000 kinds a thread.",
         own;

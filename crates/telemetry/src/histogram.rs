@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Waits;
+use crate::{ServerWaits, Waits};
 
 /// Buckets of an octave, as a power of two.
 const SUB_BUCKET_BITS: u32 = 2;
@@ -170,6 +170,8 @@ pub struct Histograms {
     pub query: Histogram,
     /// What clients have waited for.
     pub waits: Waits,
+    /// What their servers were found waiting for in their queries.
+    pub server_waits: ServerWaits,
 }
 
 impl Histograms {
@@ -179,6 +181,7 @@ impl Histograms {
         self.transaction.merge(&other.transaction);
         self.query.merge(&other.query);
         self.waits.merge(&other.waits);
+        self.server_waits.merge(&other.server_waits);
     }
 }
 

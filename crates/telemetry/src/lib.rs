@@ -17,4 +17,4 @@ pub use counters::{COUNTERS, Counter, Counters};
 pub use errors::SqlstateCounts;
 pub use histogram::{Histogram, Histograms, Percentiles};
 pub use record::{Level, LineFormatter, Record, printable};
-pub use waits::{Wait, Waits};
+pub use waits::{ServerWait, ServerWaits, Wait, Waits};

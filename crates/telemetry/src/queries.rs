@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Histogram, Waits};
+use crate::{Histogram, ServerWaits, Waits};
 
 /// Number of query fingerprints kept; a further one evicts the least recently used.
 pub const MAX_QUERIES: usize = 1_000;
@@ -36,6 +36,8 @@ pub struct QueryStats {
     pub times: Histogram,
     /// What its clients waited for before it, and its answers on their way.
     pub waits: Waits,
+    /// What servers were found waiting for in it: part of its time.
+    pub server_waits: ServerWaits,
     /// When the first run was counted, in microseconds since 1970; None before it.
     pub since_us: Option<u64>,
 }
@@ -66,6 +68,7 @@ impl QueryStats {
         self.max_us = self.max_us.max(other.max_us);
         self.times.merge(&other.times);
         self.waits.merge(&other.waits);
+        self.server_waits.merge(&other.server_waits);
         self.since_us = match (self.since_us, other.since_us) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -114,6 +117,15 @@ impl Queries {
         self.by_use.remove(&kind.used);
         kind.used = self.uses;
         self.by_use.insert(kind.used, key);
+    }
+
+    /// What a server was found waiting for in a run that has been counted.
+    #[cold]
+    #[inline(never)]
+    pub fn note_server_waits(&mut self, database: &Arc<str>, shape: &QueryFingerprint, waits: &ServerWaits) {
+        if let Some(kind) = self.kinds.get_mut(&(Arc::clone(database), shape.number)) {
+            kind.figures.server_waits.merge(waits);
+        }
     }
 
     /// Each kind with its database and what was counted.

@@ -120,6 +120,9 @@ columns! {
         ConnectUs: numeric "connect_us",
         SettingsUs: numeric "settings_us",
         ReaderUs: numeric "reader_us",
+        LockUs: numeric "lock_us",
+        IoUs: numeric "io_us",
+        OtherUs: numeric "other_us",
         Since: text "since",
         Query: text "query",
     }
@@ -354,6 +357,9 @@ columns! {
         ConnectUs: numeric "connect_us",
         SettingsUs: numeric "settings_us",
         ReaderUs: numeric "reader_us",
+        LockUs: numeric "lock_us",
+        IoUs: numeric "io_us",
+        OtherUs: numeric "other_us",
     }
 }
 

@@ -4,7 +4,7 @@ use messages::{
     CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, PoolSizeRow,
     QueueRow, ShardRow, SocketRow, Subject, UserRow,
 };
-use telemetry::{Counters, Wait, Waits};
+use telemetry::{Counters, ServerWait, ServerWaits, Wait, Waits};
 
 /// The example row of each subject.
 pub(super) fn of_shards(subject: Subject) -> Listing {
@@ -99,6 +99,7 @@ fn sockets(subject: Subject) -> Listing {
         wait_us: 1_000_002,
         login_us: 900,
         waits: Some(waits([(Wait::Queue, 100), (Wait::Connect, 200), (Wait::Reader, 300)])),
+        server_waits: Some(server_waits([(ServerWait::Lock, 40)])),
         link: 16,
         is_server: subject == Subject::Servers,
         ..SocketRow::default()
@@ -136,6 +137,8 @@ fn histograms() -> Listing {
     let mut histograms = Box::new(telemetry::Histograms::default());
     (0..120).for_each(|_| histograms.query.add(5));
     histograms.waits = waits([(Wait::Login, 70), (Wait::Queue, 40), (Wait::Queue, 43)]);
+    histograms.server_waits =
+        server_waits([(ServerWait::Lock, 900_000), (ServerWait::Other, 30), (ServerWait::Lock, 1_000_000)]);
     Listing::Histograms(vec![messages::HistogramRow {
         database: "app".into(),
         user: "ann".into(),
@@ -145,6 +148,12 @@ fn histograms() -> Listing {
 
 fn waits<const N: usize>(of: [(Wait, u64); N]) -> Waits {
     let mut waits = Waits::default();
+    of.into_iter().for_each(|(wait, us)| waits.add(wait, us));
+    waits
+}
+
+fn server_waits<const N: usize>(of: [(ServerWait, u64); N]) -> ServerWaits {
+    let mut waits = ServerWaits::default();
     of.into_iter().for_each(|(wait, us)| waits.add(wait, us));
     waits
 }
@@ -176,6 +185,7 @@ fn queries() -> Listing {
     let waits = waits([(Wait::Settings, 3)]);
     let mut figures = telemetry::queries::QueryStats::default();
     [5, 7].into_iter().for_each(|us| figures.count(us, us == 7, &waits, 1_000_000));
+    figures.server_waits = server_waits([(ServerWait::Io, 4)]);
     Listing::Queries(vec![messages::QueryRow { database: "app".into(), shape: shape(), figures }])
 }
 

@@ -426,7 +426,10 @@ mod tests {
         ];
         assert_eq!(rows, expected);
         let queries = shown(&harness.show("SHOW QUERIES", &of_shards));
-        assert_eq!(queries, ["app|00000000000000ab|2|1|12|6|7|7|0|0|6|0|1970-01-01 00:00:01 UTC|select ?"]);
+        assert_eq!(
+            queries,
+            ["app|00000000000000ab|2|1|12|6|7|7|0|0|6|0|0|4|0|1970-01-01 00:00:01 UTC|select ?"]
+        );
         let rows = shown(&harness.show("SHOW QUERY_HISTOGRAMS", &of_shards));
         assert_eq!(rows, ["app|00000000000000ab|1|12|7|5:1 7:1"]);
         let rows = shown(&harness.show("SHOW QUERY_TEXTS", &of_shards));

@@ -7,6 +7,7 @@ use messages::Cell;
 
 use std::sync::Arc;
 
+use telemetry::ServerWait;
 use telemetry::queries::{QueryFingerprint, QueryStats};
 use telemetry::record::date_time;
 
@@ -58,6 +59,7 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
                 figures.max_us.into(),
             ];
             row.extend(MEASURED.map(|wait| Cell::Sum(figures.waits.us(wait))));
+            row.extend(ServerWait::ALL.map(|wait| Cell::Sum(figures.server_waits.us(wait))));
             row.extend([
                 text_or_null(figures.since_us.map(|us| format!("{} UTC", date_time(us)))),
                 shape.text.as_str().into(),

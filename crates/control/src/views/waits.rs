@@ -4,7 +4,7 @@
 //! Weir's own. Times are of clients: while one waits for its server, the server may do nothing.
 
 use messages::{Cell, SocketRow};
-use telemetry::{Counters, Wait, Waits};
+use telemetry::{Counters, ServerWait, Wait, Waits};
 
 use super::ViewContext;
 
@@ -18,18 +18,20 @@ pub(super) fn of_pools(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
         let counters = context.aggregate.pools.get(pool).map(|row| row.counters).unwrap_or_default();
         let waits =
             Wait::ALL.map(|wait| (wait.word(), durations.waits.count(wait), durations.waits.us(wait)));
-        rows.extend(waits.into_iter().chain(of_transactions(&counters, &durations.waits)).map(
-            |(wait, count, us)| {
-                vec![
-                    pool.0.as_str().into(),
-                    pool.1.as_str().into(),
-                    wait.into(),
-                    Cell::Sum(count),
-                    Cell::Sum(us),
-                    us.checked_div(count).map_or(Cell::Null, Cell::from),
-                ]
-            },
-        ));
+        let of_transactions = of_transactions(&counters, &durations.waits);
+        let sampled = ServerWait::ALL
+            .map(|wait| (wait.word(), durations.server_waits.count(wait), durations.server_waits.us(wait)));
+        let row = |(wait, count, us): (&str, u64, u64)| {
+            vec![
+                pool.0.as_str().into(),
+                pool.1.as_str().into(),
+                wait.into(),
+                Cell::Sum(count),
+                Cell::Sum(us),
+                us.checked_div(count).map_or(Cell::Null, Cell::from),
+            ]
+        };
+        rows.extend(waits.into_iter().chain(of_transactions).chain(sampled).map(row));
     }
     rows
 }
@@ -44,7 +46,8 @@ fn of_transactions(counters: &Counters, waits: &Waits) -> [(&'static str, u64, u
 /// Rows for clients that have waited, the longest first.
 pub(super) fn of_clients(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let waited = |socket: &&SocketRow| {
-        let us = socket.wait_us + socket.waits.as_ref().map_or(0, |waits| waits.total_us());
+        let locked_us = socket.server_waits.as_ref().map_or(0, |waits| waits.us(ServerWait::Lock));
+        let us = socket.wait_us + socket.waits.as_ref().map_or(0, |waits| waits.total_us()) + locked_us;
         (us > 0).then_some(us)
     };
     let mut clients: Vec<&SocketRow> =
@@ -55,6 +58,7 @@ pub(super) fn of_clients(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
 
 fn of_client(socket: &SocketRow) -> Vec<Cell> {
     let waits = socket.waits.unwrap_or_default();
+    let server_waits = socket.server_waits.unwrap_or_default();
     let mut row = vec![
         socket.database.as_str().into(),
         socket.user.as_str().into(),
@@ -67,6 +71,7 @@ fn of_client(socket: &SocketRow) -> Vec<Cell> {
         socket.login_us.into(),
     ];
     row.extend(MEASURED.map(|wait| Cell::Sum(waits.us(wait))));
+    row.extend(ServerWait::ALL.map(|wait| Cell::Sum(server_waits.us(wait))));
     row
 }
 
@@ -86,6 +91,9 @@ mod tests {
             "app|ann|reader|0|0|NULL",
             "app|ann|server|120|600|5",
             "app|ann|client|60|0|0",
+            "app|ann|lock|2|1900000|950000",
+            "app|ann|io|0|0|NULL",
+            "app|ann|other|1|30|30",
         ];
         assert_eq!(rows, expected);
     }
@@ -93,6 +101,6 @@ mod tests {
     #[test]
     fn who_has_waited_longest_comes_first() {
         let rows = shown(&Harness::new().show("SHOW CLIENT_WAITS", &of_shards));
-        assert_eq!(rows, ["app|ann|31|127.0.0.1|5||active|1000002|900|100|200|0|300"]);
+        assert_eq!(rows, ["app|ann|31|127.0.0.1|5||active|1000002|900|100|200|0|300|40|0|0"]);
     }
 }

@@ -6,12 +6,12 @@ use super::family::{Family, MetricKind, MetricUnit, MetricWriter, number, second
 use crate::table::{ViewRow, ViewTable};
 
 pub(super) fn write(page: &mut dyn MetricWriter, waits: &ViewTable<WaitColumn>) {
-    let help = "How often clients waited, by what for; `server` are queries, and `client` transactions that waited for their client.";
+    let help = "How often clients waited, by what for; `server` are queries, `client` transactions that waited for their client, and `lock`, `io` and `other` how often a server was found waiting in a query (track_lock_waits).";
     page.family(&Family::new("weir.client.waits", MetricKind::Counter, MetricUnit::Number("wait"), help));
     for row in waits.iter() {
         page.sample(&labels(row), number(row.number(WaitColumn::Count)));
     }
-    let help = "How long clients waited, by what for; `server` is the time in queries, and `client` that in transactions between them.";
+    let help = "How long clients waited, by what for; `server` is the time in queries, `client` that in transactions between them, and `lock`, `io` and `other` what the server itself waited for, as part of `server` (track_lock_waits).";
     page.family(&Family::new("weir.client.wait_time", MetricKind::Counter, MetricUnit::Seconds, help));
     for row in waits.iter() {
         page.sample(&labels(row), seconds(row.number(WaitColumn::TimeUs)));

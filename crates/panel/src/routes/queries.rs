@@ -68,6 +68,10 @@ pub(crate) struct QueryView {
     connect_seconds: f64,
     settings_seconds: f64,
     reader_seconds: f64,
+    /// What servers were found waiting for in it, in all (`track_lock_waits`): part of its time.
+    lock_seconds: f64,
+    io_seconds: f64,
+    other_seconds: f64,
     errors: u64,
     /// Of the time of all queries of its database, between 0 and 1.
     share: f64,
@@ -186,6 +190,9 @@ pub(crate) fn query(row: ViewRow<'_, QueryColumn>) -> QueryView {
         connect_seconds: seconds(QueryColumn::ConnectUs),
         settings_seconds: seconds(QueryColumn::SettingsUs),
         reader_seconds: seconds(QueryColumn::ReaderUs),
+        lock_seconds: seconds(QueryColumn::LockUs),
+        io_seconds: seconds(QueryColumn::IoUs),
+        other_seconds: seconds(QueryColumn::OtherUs),
         errors: row.number(QueryColumn::Errors),
         share: 0.0,
         since: rfc3339(row.text(QueryColumn::Since)),

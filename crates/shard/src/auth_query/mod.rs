@@ -11,11 +11,12 @@ use wire::sqlstate;
 
 use crate::auth_query::lookup::AuthQueryCache;
 use crate::client::login::{PendingAuthQuery, Purpose};
+use crate::client::login_times::LoginPart;
 use crate::connections::Conn;
 use crate::connections::kinds::{InternalClient, ReplyTo};
 use crate::core::Core;
 use crate::link::internal_query::{CONFIG_ERROR, no_answer};
-use crate::link::{client_end, internal_query, opening};
+use crate::link::{client_end, internal_query, opening, slow_login};
 use crate::{ConnId, client, pools};
 
 /// Queries of Weir's own on this shard, and what their results have shown.
@@ -42,8 +43,9 @@ impl AuthQueries {
     ) {
         let home = core.pool_registry.pool(&query.database, &query.user);
         let home = pools::shard_for(core, &home);
-        let from = core.id;
+        let (from, now_us) = (core.id, core.now.mono_us);
         let Some(client) = core.client(conn) else { return };
+        slow_login::begins(client, LoginPart::AuthQuery, now_us);
         let client::Phase::Login(login) = &mut client.phase else { return };
         login.asks = Some(PendingAuthQuery { home, purpose });
         let reply_to = ReplyTo { shard: from, id: client.id, conn: conn.0 };
@@ -119,6 +121,7 @@ impl AuthQueries {
     ) {
         let client = core.conns.find_client_mut(conn).filter(|client| client.id == id);
         let Some(client) = client else { return };
+        slow_login::ends(client, core.now.mono_us);
         let client::Phase::Login(login) = &mut client.phase else { return };
         let Some(asks) = login.asks.take() else { return };
         match (answer, asks.purpose) {

@@ -5,6 +5,7 @@
 pub(crate) mod counted;
 pub(crate) mod held_pin;
 pub(crate) mod login;
+pub(crate) mod login_times;
 pub(crate) mod routed;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::cancel_key::Key;
 use crate::client::counted::Counted;
 use crate::client::held_pin::HeldPin;
 use crate::client::login::Login;
+use crate::client::login_times::LoginTimes;
 use crate::client::routed::Routed;
 use crate::console_session::ConsoleSession;
 use crate::deferred_begin::DeferredBegin;
@@ -108,6 +110,8 @@ pub(crate) struct Client {
     pub(crate) login_bytes: u32,
     /// How long it has waited for the end of its login.
     pub(crate) login_us: u32,
+    /// What its login has waited for, while that lasts and slow ones are logged.
+    pub(crate) login_times: Option<Box<LoginTimes>>,
     /// Asked not to be read, because its reader is slow or it waits.
     pub(crate) paused: bool,
     /// More output is queued for it than the driver accepts.
@@ -220,6 +224,7 @@ impl Client {
             recording: None,
             login_bytes: 0,
             login_us: 0,
+            login_times: None,
             greeting_due: false,
             paused: false,
             send_buffer_full: false,

@@ -14,7 +14,8 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{
-    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end, shares,
+    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end,
+    server_waits, shares,
 };
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::serves::Split;
@@ -52,6 +53,7 @@ impl ShardState {
             }
             Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
             Command::CacheNews(news) => self.cache_news(news),
+            Command::ServerWaits(sample) => server_waits::sampled(&mut self.core, &sample),
             Command::Reply(reply) => self.console.console_reply(&mut self.core, reply),
             Command::RunServerQuery { request, query } => {
                 self.auth_queries.query_for_control(&mut self.core, request, *query)

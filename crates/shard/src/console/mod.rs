@@ -62,6 +62,7 @@ impl Console {
         self.counters.client_login_count += 1;
         core.act(Action::LoginComplete { conn });
         self.console_goes_on(core, conn);
+        slow_login::succeeded(core, conn);
     }
 
     /// Bytes of a console client.

@@ -17,7 +17,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::{checkout, fair, internal_query, listener, opening, pins, quotas, server_end};
+use crate::link::{checkout, fair, internal_query, listener, opening, pins, quotas, server_end, slow_login};
 use crate::local_pools::table::PoolId;
 use crate::server::InternalQuery;
 use crate::{Action, ConnId, server};
@@ -70,6 +70,7 @@ pub(crate) fn client_disconnected(core: &mut Core, conn: ConnId) {
         return disconnect_client(core, conn, "client unexpected eof");
     }
     if !matches!(client.phase, Phase::Closing) && !outlives_its_client(core, conn) {
+        slow_login::failed(core, conn);
         core.log_client(conn, Level::Debug, "client unexpected eof before login");
         dismiss_client(core, conn);
     }
@@ -165,6 +166,7 @@ pub(crate) fn fail_client_because(core: &mut Core, conn: ConnId, sqlstate: &str,
 }
 
 pub(crate) fn log_client_disconnect(core: &mut Core, conn: ConnId, reason: &str) {
+    slow_login::failed(core, conn);
     let Some(since_us) = core.client(conn).map(|client| client.since_us) else { return };
     if core.config.global.log_disconnections {
         let age = core.age_s(since_us);

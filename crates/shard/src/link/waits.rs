@@ -7,6 +7,7 @@ use telemetry::Wait;
 
 use crate::ConnId;
 use crate::core::Core;
+use crate::link::slow_login;
 use crate::local_pools::table::PoolId;
 use crate::server::UsedBy;
 
@@ -46,6 +47,7 @@ pub(crate) fn for_login(core: &mut Core, conn: ConnId) {
     if let Some(pool_id) = client.pool {
         add(core, pool_id, None, Wait::Login, waited_us);
     }
+    slow_login::succeeded(core, conn);
 }
 
 /// A server is not read until its client reads.

@@ -285,6 +285,7 @@ pub(crate) fn client_row(core: &Core, client: &Client) -> SocketRow {
         wait_us,
         login_us: client.login_us.into(),
         waits: client.query_tracker.as_ref().map(|query_tracker| *query_tracker.waits()),
+        server_waits: client.query_tracker.as_ref().map(|query_tracker| *query_tracker.server_waits()),
         close_needed: false,
         replication: client
             .dedicated_request
@@ -336,6 +337,7 @@ fn server_row(core: &Core, server: &Server) -> Option<SocketRow> {
         wait_us: 0,
         login_us: 0,
         waits: None,
+        server_waits: None,
         close_needed: server.close_when_free.is_set(),
         replication: server.dedicated.as_ref().map_or("none", |dedicated| dedicated.kind.name()),
         pinned: pinned::pinned_server(core, server),

@@ -16,11 +16,12 @@ use wire::startup::Version;
 use crate::auth_query::lookup;
 use crate::cancel_key::{LONG, secret_length};
 use crate::client::login::Login;
+use crate::client::login_times::LoginPart;
 use crate::client::{DedicatedRequest, Phase};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::effects::{Effect, TlsRequest};
-use crate::link::{cancel_keys, client_end, fair, greet, opening, quotas};
+use crate::link::{cancel_keys, client_end, fair, greet, opening, quotas, slow_login};
 use crate::login::{Logins, client_tls, counting, method};
 use crate::{Action, ClientMove, ConnId, pools};
 
@@ -182,6 +183,7 @@ impl Logins {
             false => fair::join(client, local_pool, &core.pool_registry, conn, now_us),
         };
         client.phase = Phase::AwaitingGreeting(position);
+        slow_login::begins(client, LoginPart::Server, now_us);
         self.give_cancel_key(core, conn, startup_request.minor);
         if server_greeting {
             if let Some(local_pool) = core.local_pools.get_mut(pool_id) {

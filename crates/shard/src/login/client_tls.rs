@@ -8,9 +8,10 @@ use telemetry::Level;
 use tls::NegotiatedTls;
 use wire::sqlstate;
 
+use crate::client::login_times::LoginPart;
 use crate::core::Core;
 use crate::effects::TlsRequest;
-use crate::link::client_end;
+use crate::link::{client_end, slow_login};
 use crate::login::startup;
 use crate::{ConnId, Peer, client};
 
@@ -49,6 +50,7 @@ fn begin_client_tls(core: &mut Core, conn: ConnId, direct: bool, answer: &'stati
     let Some(client) = core.client(conn) else { return };
     client.phase = client::Phase::Handshake { direct };
     client.request_us = now_us;
+    slow_login::begins(client, LoginPart::Tls, now_us);
     core.tls.requests.push(TlsRequest::Accept { conn, answer, received });
 }
 
@@ -57,6 +59,7 @@ pub(crate) fn client_secured(core: &mut Core, conn: ConnId, agreed: NegotiatedTl
     let Some(client) = core.client(conn) else { return };
     let client::Phase::Handshake { direct } = client.phase else { return };
     client.request_us = now_us;
+    slow_login::ends(client, now_us);
     let lacks_alpn = direct && !agreed.has_alpn;
     client.tls = Some(Box::new(agreed));
     // Inside TLS there is no further asking for encryption.

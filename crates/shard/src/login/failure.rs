@@ -11,8 +11,9 @@ use wire::sqlstate;
 use crate::ConnId;
 use crate::client::Phase;
 use crate::client::login::HeldAnswer;
+use crate::client::login_times::LoginPart;
 use crate::core::Core;
-use crate::link::client_end;
+use crate::link::{client_end, slow_login};
 use crate::login::Logins;
 use crate::login::unauthenticated::Origin;
 use crate::time::{micros, passed};
@@ -65,6 +66,7 @@ impl Logins {
         login.exchange = None;
         login.held_answer = Some(Box::new(HeldAnswer { since_us: now_us, sqlstate, text: text.to_owned() }));
         client.request.held = Vec::new();
+        slow_login::begins(client, LoginPart::Delay, now_us);
         let sent = std::mem::take(&mut client.login_bytes);
         self.forget_login_bytes(sent);
         self.decide_unauthenticated(core, conn);

@@ -31,7 +31,7 @@ use crate::client::login::{AuthRequirement, Login, SecretNeeded};
 use crate::connections::Conn;
 use crate::core::{CONSOLE, Core};
 use crate::effects::Effect;
-use crate::link::client_end;
+use crate::link::{client_end, slow_login};
 use crate::login::budget::{LoginBudget, SPENT};
 use crate::login::failure::Failures;
 use crate::login::method::remote;
@@ -330,6 +330,7 @@ impl Logins {
     pub(crate) fn client_login_answered(&mut self, core: &mut Core, conn: ConnId, answer: TaskResult) {
         method::log_verdict(core, conn, &answer);
         let Some(client) = core.conns.client_mut(conn) else { return };
+        slow_login::ends(client, core.now.mono_us);
         let Phase::Login(login) = &mut client.phase else { return };
         let Some(exchange) = &mut login.exchange else { return };
         login.asks_helper = false;
@@ -348,8 +349,12 @@ impl Logins {
                 self.login_goes_on(core, conn);
             }
             Step::Ask(question) => {
-                if let Some(Phase::Login(login)) = core.client(conn).map(|client| &mut client.phase) {
-                    login.asks_helper = true;
+                let now_us = core.now.mono_us;
+                if let Some(client) = core.client(conn) {
+                    slow_login::begins(client, slow_login::part_of(&question), now_us);
+                    if let Phase::Login(login) = &mut client.phase {
+                        login.asks_helper = true;
+                    }
                 }
                 core.act(Action::Ask { conn, question: Box::new(question) });
             }

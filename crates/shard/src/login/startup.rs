@@ -17,7 +17,7 @@ use crate::client::{Client, Phase};
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::effects::Effect;
-use crate::link::client_end;
+use crate::link::{client_end, slow_login};
 use crate::login::{Logins, client_tls};
 use crate::{Action, ConnId, Peer};
 
@@ -43,8 +43,11 @@ impl GarbageSeen {
 
 impl Logins {
     pub(crate) fn accepted(&mut self, core: &mut Core, conn: ConnId, peer: Peer) {
-        let client =
+        let mut client =
             Client::new(core.process.next_id(), peer, &core.tracked, Arc::clone(&self.nobody), core.now);
+        if !core.config.global.log_slow_queries.is_zero() {
+            slow_login::measure(&mut client);
+        }
         core.conns.place(conn, Conn::Client(Box::new(client)));
         self.count_unauthenticated(core, conn);
     }

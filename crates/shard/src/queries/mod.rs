@@ -105,6 +105,9 @@ impl QueryTracking {
                 let waits = if index == 0 { request.waits } else { Waits::default() };
                 self.queries.count(answer.database, shape, statement_us, failed, &waits, answer.now_us);
             }
+            if let (Some(waits), Some(shape)) = (&request.server_waits, request.shapes.first()) {
+                self.queries.note_server_waits(answer.database, shape, waits);
+            }
             slow.extend(answer.slow_us.and_then(|least_us| slow::line(&request, share_us, least_us)));
             if let Some(trace) = request.trace.filter(|_| answer.keeps_spans) {
                 self.spans.push(span(&request, &trace, share_us, answer));

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 
-use telemetry::Wait;
+use telemetry::{ServerWait, Wait};
 
 use super::tracker::Request;
+use crate::log_format::milliseconds;
 
 /// Of a statement the line has so much.
 const SHOWN_BYTES: usize = 1_024;
@@ -20,6 +21,7 @@ pub(super) fn line(request: &Request, server_us: u64, least_us: u64) -> Option<S
 
 fn written(request: &Request, took_us: u64, server_us: u64) -> String {
     let mut line = format!("slow query: {} ms (server {}", milliseconds(took_us), milliseconds(server_us));
+    write_server_waits(&mut line, request, server_us);
     for wait in [Wait::Queue, Wait::Connect, Wait::Settings, Wait::Reader] {
         let us = request.waits.us(wait);
         if us > 0 {
@@ -36,9 +38,21 @@ fn written(request: &Request, took_us: u64, server_us: u64) -> String {
     line
 }
 
-/// With one decimal.
-fn milliseconds(us: u64) -> String {
-    format!("{}.{}", us / 1_000, us % 1_000 / 100)
+/// The parts of the server's time in which it was found waiting. They are samples: together never more than that time.
+fn write_server_waits(line: &mut String, request: &Request, server_us: u64) {
+    let Some(waits) = &request.server_waits else { return };
+    let mut rest_us = server_us;
+    let mut separator = " [";
+    for wait in ServerWait::ALL {
+        let us = waits.us(wait).min(rest_us);
+        if us > 0 {
+            let _ = write!(line, "{separator}{} {}", wait.word(), milliseconds(us));
+            (separator, rest_us) = (", ", rest_us - us);
+        }
+    }
+    if separator == ", " {
+        line.push(']');
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +82,18 @@ mod tests {
         slow.shapes.push(Arc::clone(&slow.shapes[0]));
         let text = line(&slow, 400_000, 0).expect("a line");
         assert!(text.ends_with("; failed): select ? (and 1 more)"), "{text}");
+    }
+
+    #[test]
+    fn what_its_server_waited_for_is_part_of_the_servers_time() {
+        let mut slow = request(&[(Wait::Queue, 100_000)]);
+        let waits = slow.server_waits.get_or_insert_default();
+        waits.add(ServerWait::Lock, 350_000);
+        waits.add(ServerWait::Other, 90_000);
+        let expected = "slow query: 500.0 ms (server 400.0 [lock 350.0, other 50.0], queue 100.0): select ?";
+        assert_eq!(line(&slow, 400_000, 0).as_deref(), Some(expected));
+        let expected = "slow query: 100.0 ms (server 0.0, queue 100.0): select ?";
+        assert_eq!(line(&slow, 0, 0).as_deref(), Some(expected));
     }
 
     #[test]

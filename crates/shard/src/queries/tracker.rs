@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sql::TraceParent;
 use telemetry::queries::QueryFingerprint;
-use telemetry::{Wait, Waits};
+use telemetry::{ServerWait, ServerWaits, Wait, Waits};
 use wire::frame::Splitter;
 use wire::frontend;
 use wire::frontend::Found;
@@ -40,6 +40,8 @@ pub(crate) struct Request {
     pub(crate) trace: Option<TraceParent>,
     /// What its client waited for until it was answered.
     pub(crate) waits: Waits,
+    /// What its server was found waiting for (`track_lock_waits`).
+    pub(crate) server_waits: Option<Box<ServerWaits>>,
 }
 
 impl Request {
@@ -68,6 +70,8 @@ pub(crate) struct QueryTracker {
     /// What the client has waited for in all, and since the last answer.
     waits: Waits,
     waits_of_request: Waits,
+    /// What the client's servers were found waiting for in all.
+    server_waits: ServerWaits,
 }
 
 /// The Parse of a statement that was prepared before it was watched, from its text on.
@@ -175,6 +179,19 @@ impl QueryTracker {
     /// What the client has waited for in all.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
+    }
+
+    /// The server that runs the oldest request was found waiting.
+    pub(crate) fn server_waited(&mut self, wait: ServerWait, us: u64) {
+        self.server_waits.add(wait, us);
+        if let Some(request) = self.asked.front_mut() {
+            request.server_waits.get_or_insert_default().add(wait, us);
+        }
+    }
+
+    /// What the client's servers were found waiting for in all.
+    pub(crate) fn server_waits(&self) -> &ServerWaits {
+        &self.server_waits
     }
 
     /// The oldest request has been answered: what was waited for is its own.

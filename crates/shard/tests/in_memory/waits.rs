@@ -1,9 +1,9 @@
 //! What clients wait for: how their waits are told apart, and what the log says of slow queries.
 
 use crate::world::{World, message};
-use messages::{Command, Listing, Report, RequestId, SocketRow, Subject};
+use messages::{Command, Listing, Report, RequestId, ServerWaitSample, SocketRow, Subject};
 use shard::{ConnId, Event};
-use telemetry::{Wait, Waits};
+use telemetry::{ServerWait, ServerWaits, Wait, Waits};
 use wire::backend::Status;
 use wire::encode;
 
@@ -244,4 +244,74 @@ fn a_request_of_a_sampled_trace_is_a_span() {
     world.query(late, &format!("select 7 /*{TRACE}*/"));
     world.answer(server, Status::Idle);
     assert_eq!(spans(&mut world).len(), 2, "none is kept any more");
+}
+
+/// Backends of a server at this place were found waiting, for the first time since so many milliseconds.
+fn sampled(world: &mut World, port: u16, milliseconds: u64, backends: &[(u32, ServerWait)]) {
+    world.event(Event::Command(Command::ServerWaits(ServerWaitSample {
+        host: "127.0.0.1".into(),
+        port,
+        address: "127.0.0.1".parse().ok(),
+        us: milliseconds * MILLISECOND,
+        backends: backends.into(),
+    })));
+}
+
+fn server_waits(world: &mut World) -> ServerWaits {
+    match listed(world, Subject::Histograms) {
+        Listing::Histograms(rows) => rows[0].histograms.server_waits,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The backend of every server of these tests is 77.
+const LOCKED: [(u32, ServerWait); 2] = [(76, ServerWait::Io), (77, ServerWait::Lock)];
+
+#[test]
+fn a_sample_counts_for_the_request_that_the_backend_runs() {
+    let mut world = World::new("default_pool_size = 1\nlog_slow_queries = 0.1");
+    let (first, _) = (world.client(&[]), world.client(&[]));
+    let server = world.server();
+    sampled(&mut world, 1, 1_000, &LOCKED);
+    world.query(first, "begin");
+    world.answer(server, Status::InTransaction);
+    sampled(&mut world, 1, 1_000, &LOCKED);
+    assert_eq!(server_waits(&mut world).count(ServerWait::Lock), 0, "no query runs");
+    world.query(first, "select 1");
+    pass(&mut world, 300);
+    sampled(&mut world, 2, 1_000, &LOCKED);
+    sampled(&mut world, 1, 1_000, &[(76, ServerWait::Lock), (78, ServerWait::Lock)]);
+    assert_eq!(server_waits(&mut world).count(ServerWait::Lock), 0, "others wait");
+    sampled(&mut world, 1, 1_000, &LOCKED);
+    pass(&mut world, 100);
+    sampled(&mut world, 1, 100, &[(77, ServerWait::Other)]);
+    world.answer(server, Status::Idle);
+    let waits = server_waits(&mut world);
+    assert_eq!(
+        (waits.count(ServerWait::Lock), waits.us(ServerWait::Lock)),
+        (1, 300 * MILLISECOND),
+        "not longer than the query has been running"
+    );
+    assert_eq!((waits.us(ServerWait::Other), waits.us(ServerWait::Io)), (100 * MILLISECOND, 0));
+    assert_eq!(of_client(&mut world, 0).server_waits, Some(waits));
+    assert_eq!(of_client(&mut world, 1).server_waits, None);
+    assert_eq!(slow(&world), ["slow query: 400.0 ms (server 400.0 [lock 300.0, other 100.0]): select ?"]);
+    let Listing::Queries(rows) = listed(&mut world, Subject::Queries) else { panic!("no queries") };
+    let of = |text: &str| rows.iter().find(|row| row.shape.text == text).unwrap().figures.server_waits;
+    assert_eq!((of("select ?"), of("begin")), (waits, ServerWaits::default()));
+    sampled(&mut world, 1, 1_000, &LOCKED);
+    assert_eq!(server_waits(&mut world), waits, "the server is idle");
+}
+
+#[test]
+fn without_tracking_a_sample_counts_for_the_pool_alone() {
+    let mut world = World::new("default_pool_size = 1");
+    let client = world.client(&[]);
+    let server = world.server();
+    world.query(client, "select 1");
+    pass(&mut world, 50);
+    sampled(&mut world, 1, 20, &LOCKED);
+    world.answer(server, Status::Idle);
+    assert_eq!(server_waits(&mut world).us(ServerWait::Lock), 20 * MILLISECOND);
+    assert_eq!(of_client(&mut world, 0).server_waits, None);
 }
