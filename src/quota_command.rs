@@ -82,7 +82,7 @@ enum QuotaCommand {
         subject: String,
         /// Its name; default stands for all that have no limits of their own.
         name: String,
-        /// connections, storage, or server_seconds, queries or bytes with /hour, /day or /month.
+        /// connections, storage, temp_files, or server_seconds, queries or bytes with /hour, /day or /month.
         resource: String,
         /// The soft limit.
         soft: String,

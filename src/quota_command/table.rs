@@ -76,7 +76,7 @@ impl QuotaLine {
     fn figure(&self, figure: u64, is_human: bool) -> String {
         match (is_human, self.resource.as_str()) {
             (false, _) => figure.to_string(),
-            (true, "bytes" | "storage") => scaled(figure, 1_024),
+            (true, "bytes" | "storage" | "temp_files") => scaled(figure, 1_024),
             (true, "server_seconds") => time(figure),
             (true, _) => scaled(figure, 1_000),
         }

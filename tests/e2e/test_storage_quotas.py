@@ -360,6 +360,9 @@ BROKEN = {
     "database app storage soft=2G hard=1G\n": "quotas:1: soft limit 2147483648 is above the hard limit",
     "database app storage/day hard=1G\n": "quotas:1: storage has no period",
     "database app storage hard=1G allow=everything\n": "quotas:1: allow: \"everything\" is not one of none, delete",
+    "group staff = alice\ngroup staff temp_files hard=1G\n": "quotas:2: group staff: temp_files are limited for a user or a database only",
+    "user alice temp_files/hour hard=1G\n": "quotas:1: temp_files have no period",
+    "user alice temp_files hard=1G allow=delete\n": "quotas:1: allow: is for storage only",
     "user alice bytes/day hard=1G allow=delete\n": "quotas:1: allow: is for storage only",
 }
 
@@ -432,7 +435,7 @@ def test_a_server_that_cannot_be_asked_leaves_members_as_they_were_known(weir, a
     pooler = asking(weir, "group staff = role analysts\ngroup staff connections hard=1\ngroup far = role in away\ngroup far queries/day hard=1\n", databases={"app": "", "away": f"host=127.0.0.1 port={host.free_port()}"})
     host.eventually(lambda: str(members(pooler)) == "3")
     assert rows(pooler)["group far", "queries/day"]["members"] in (None, "")
-    pooler.wait_log("quotas: database away cannot be asked: .*members of roles and storage stay as they were known")
+    pooler.wait_log("quotas: database away cannot be asked: .*members of roles, storage and temporary files stay as they were known")
     client = pooler.connect()
     for _ in range(3):
         assert client.execute("select 1").fetchone() == (1,), "a member of nothing that is not known"

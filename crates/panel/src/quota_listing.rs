@@ -76,7 +76,7 @@ pub(crate) struct QuotaView {
     /// `user`, `group`, `database` or `application_name`.
     subject: String,
     name: String,
-    /// `connections`, `server_seconds`, `queries`, `bytes`.
+    /// `connections`, `server_seconds`, `queries`, `bytes`, `storage`, `temp_files`.
     resource: String,
     /// `hour`, `day` or `month`; null where the resource has none.
     #[schema(required)]
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn figures_have_the_unit_of_their_resource() {
-        let units = ["connections", "queries/day", "server_seconds/hour", "bytes/month"].map(QuotaUnit::of);
+        let units = ["connections", "queries/day", "server_seconds/hour", "temp_files"].map(QuotaUnit::of);
         assert_eq!(units, [QuotaUnit::Number, QuotaUnit::Number, QuotaUnit::Seconds, QuotaUnit::Bytes]);
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Usage {
     over_since_s: Option<u64>,
     pub(crate) verdict: Verdict,
     is_changed: bool,
-    /// Of storage: this process knows how much it is.
+    /// Of what PostgreSQL is asked for: this process knows how much it is.
     is_measured: bool,
 }
 
@@ -123,7 +123,7 @@ impl Usage {
         self.used = now;
     }
 
-    /// So much is on disk.
+    /// So much there is, as PostgreSQL has said.
     pub(crate) fn measured(&mut self, now: u64) {
         self.is_changed |= self.used != now;
         (self.used, self.is_measured) = (now, true);
@@ -160,7 +160,7 @@ impl Usage {
         self.roll(measure, now_s);
         if measure.period().is_none() {
             self.over_since_s = (stored.over_since_s > 0).then_some(stored.over_since_s);
-            if measure == Measure::STORAGE && !self.is_measured {
+            if measure.resource().is_measured() && !self.is_measured {
                 self.used = stored.used;
             }
         } else if stored.period_s == self.period_s.0 {

@@ -51,7 +51,7 @@ pub struct Book {
     clock: WallClock,
     now_s: u64,
     /// What was measured last, so that accounts that are opened later begin with it.
-    storage: BTreeMap<Subject, u64>,
+    measured: BTreeMap<Measure, BTreeMap<Subject, u64>>,
 }
 
 impl Book {
@@ -73,7 +73,7 @@ impl Book {
             }
         }
         self.unnamed = 0;
-        let (now_s, storage) = (self.now_s, &self.storage);
+        let (now_s, measured) = (self.now_s, &self.measured);
         self.accounts.retain(|subject, account| {
             let limits = rules.limits_of(subject);
             let is_held = Arc::strong_count(&account.meter) > 1;
@@ -82,7 +82,8 @@ impl Book {
                 let is_new = !account.usages.contains_key(&measure);
                 let usage = account.usages.entry(measure).or_insert_with(|| Usage::new(limit));
                 usage.limit = limit;
-                if let Some(bytes) = storage.get(subject).filter(|_| is_new && measure == Measure::STORAGE) {
+                let known = measured.get(&measure).and_then(|known| known.get(subject));
+                if let Some(bytes) = known.filter(|_| is_new) {
                     usage.measured(*bytes);
                 }
             }
@@ -97,8 +98,10 @@ impl Book {
         let (limits, now_s) = (self.rules.limits_of(&subject), self.now_s);
         let mut usages: BTreeMap<Measure, Usage> =
             limits.into_iter().map(|(measure, limit)| (measure, Usage::new(limit))).collect();
-        if let (Some(usage), Some(bytes)) = (usages.get_mut(&Measure::STORAGE), self.storage.get(&subject)) {
-            usage.measured(*bytes);
+        for (measure, known) in &self.measured {
+            if let (Some(usage), Some(bytes)) = (usages.get_mut(measure), known.get(&subject)) {
+                usage.measured(*bytes);
+            }
         }
         let meter = Arc::new(Meter::new(subject.clone()));
         let account = self.accounts.entry(subject).or_insert(Account { meter, usages });
@@ -139,7 +142,7 @@ impl Book {
                 }
                 match measure.resource() {
                     Resource::Connections => usage.set(connections),
-                    Resource::Storage => {}
+                    Resource::Storage | Resource::TempFiles => {}
                     resource => usage.add(*measure, of(counted, resource), now_s),
                 }
                 let before = std::mem::discriminant(&usage.verdict);
@@ -162,17 +165,17 @@ impl Book {
         changes
     }
 
-    /// What was measured on servers: how much is on disk of databases and users. Of a user that is not named nothing is, if `is_all`. Takes effect at the next tick.
-    pub fn set_storage(&mut self, measured: BTreeMap<Subject, u64>, is_all: bool) {
-        self.storage = measured;
+    /// What servers have said: how much there is of databases and users. Of a user that is not named there is nothing, if `is_all`. Takes effect at the next tick.
+    pub fn set_measured(&mut self, measure: Measure, measured: BTreeMap<Subject, u64>, is_all: bool) {
         for (subject, account) in &mut self.accounts {
-            let Some(usage) = account.usages.get_mut(&Measure::STORAGE) else { continue };
-            match self.storage.get(subject) {
+            let Some(usage) = account.usages.get_mut(&measure) else { continue };
+            match measured.get(subject) {
                 Some(bytes) => usage.measured(*bytes),
                 None if is_all && subject.kind == SubjectKind::User => usage.measured(0),
                 None => {}
             }
         }
+        self.measured.insert(measure, measured);
     }
 
     /// What is shown, in the order of subjects.
@@ -218,7 +221,7 @@ impl Book {
         let concerns = |(measure, usage): &(&Measure, &Usage)| match standing {
             Standing::Within => false,
             Standing::OverSoft => usage.verdict != Verdict::Within,
-            Standing::Refused => usage.verdict.refuses() && measure.period().is_some(),
+            Standing::Refused => usage.verdict.refuses() && refuses_requests(**measure),
         };
         let (measure, usage) = account.usages.iter().find(concerns)?;
         let row = row(&self.rules, subject, *measure, usage);
@@ -297,7 +300,7 @@ impl Account {
 
     fn take_changed(&mut self, subject: &Subject) -> impl Iterator<Item = StoredUsage> {
         self.usages.iter_mut().filter_map(move |(measure, usage)| {
-            let is_counted = measure.period().is_some() || *measure == Measure::STORAGE;
+            let is_counted = measure.period().is_some() || measure.resource().is_measured();
             usage.take_changed(|| format!("{subject} {measure}"), is_counted)
         })
     }
@@ -309,7 +312,7 @@ impl Account {
             standing = standing.max(match usage.verdict {
                 Verdict::Within => Standing::Within,
                 Verdict::OverSoft { .. } => Standing::OverSoft,
-                _ if measure.period().is_some() => Standing::Refused,
+                _ if refuses_requests(*measure) => Standing::Refused,
                 _ if *measure == Measure::STORAGE => {
                     storage = match usage.limit.allows_delete {
                         true => StorageStanding::ReadsAndDeletes,
@@ -333,9 +336,14 @@ impl Account {
     }
 }
 
+/// Whether requests are refused at the limit, not connections or writing.
+fn refuses_requests(measure: Measure) -> bool {
+    measure.period().is_some() || measure == Measure::TEMP_FILES
+}
+
 fn of(counted: Counted, resource: Resource) -> u64 {
     match resource {
-        Resource::Connections | Resource::Storage => 0,
+        Resource::Connections | Resource::Storage | Resource::TempFiles => 0,
         Resource::ServerSeconds => counted.server_us,
         Resource::Queries => counted.queries,
         Resource::Bytes => counted.bytes,
@@ -364,6 +372,7 @@ fn sentence(row: &QuotaRow, verdict: Verdict) -> String {
     let until = match row.period_ends_s {
         Some(ends_s) => format!("; refused until {}", utc(ends_s)),
         None if *measure == Measure::STORAGE => "; read-only until storage is freed".to_owned(),
+        None if *measure == Measure::TEMP_FILES => "; refused until temporary files are removed".to_owned(),
         None => String::new(),
     };
     match verdict {
@@ -572,7 +581,7 @@ mod tests {
         let full = |storage| (Some(Standing::OverSoft), storage);
         let (reads, deletes) = (full(StorageStanding::ReadsOnly), full(StorageStanding::ReadsAndDeletes));
         let measured = |book: &mut Book, bytes, second| {
-            book.set_storage(BTreeMap::from([(d.clone(), bytes), (a.clone(), 3)]), true);
+            book.set_measured(Measure::STORAGE, BTreeMap::from([(d.clone(), bytes), (a.clone(), 3)]), true);
             book.tick(at(second)).iter().map(Change::text).collect::<Vec<_>>().join("|")
         };
         assert_eq!((measured(&mut book, 5, 1), standing(&b)), (String::new(), within));
@@ -593,12 +602,48 @@ mod tests {
         assert_eq!(standing(&a), deletes, "it was measured before its client came");
         let told = book.told_of_storage(&of(SubjectKind::User, "a")).map(|told| told.text);
         assert!(told.is_some_and(|text| text.contains("user a exceeded: storage: 3 used, hard limit 3")));
-        book.set_storage(BTreeMap::new(), false);
+        book.set_measured(Measure::STORAGE, BTreeMap::new(), false);
         book.tick(at(65));
         assert_eq!(standing(&a), deletes, "what cannot be asked stays");
-        book.set_storage(BTreeMap::new(), true);
+        book.set_measured(Measure::STORAGE, BTreeMap::new(), true);
         book.tick(at(66));
         assert_eq!(standing(&a), within);
+    }
+
+    #[test]
+    fn above_a_limit_of_temporary_files_requests_are_refused_until_there_are_less() {
+        let rules = "user a temp_files soft=5 hard=10 grace=60\nuser a storage hard=100";
+        let (mut book, mut taken_over) = (book(rules), book(rules));
+        let (a, subject) = (client(&mut book, "a"), Subject::named(SubjectKind::User, "a"));
+        let standing = |client: &ClientMeters| client.concern().map(|(standing, _)| standing);
+        let measured = |book: &mut Book, bytes: Option<u64>, second| {
+            let known = bytes.map(|bytes| (subject.clone(), bytes)).into_iter().collect();
+            book.set_measured(Measure::TEMP_FILES, known, true);
+            book.tick(at(second)).iter().map(Change::text).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!((measured(&mut book, Some(5), 1), standing(&a)), (String::new(), None));
+        assert!(
+            measured(&mut book, Some(6), 2).contains("temp_files: 6 used, soft limit 5; grace time ends")
+        );
+        assert_eq!(standing(&a), Some(Standing::OverSoft));
+        assert!(
+            measured(&mut book, Some(6), 62)
+                .contains("grace time over; refused until temporary files are removed")
+        );
+        assert_eq!((standing(&a), a.storage()), (Some(Standing::Refused), StorageStanding::Free));
+        let told = book.told(&subject, Standing::Refused).map(|told| told.text);
+        assert!(
+            told.is_some_and(|text| text.starts_with("quota of user a exceeded: temp_files: 6 used, soft"))
+        );
+        taken_over.restore(&book.take_changed(), at(63));
+        assert_eq!(
+            standing(&client(&mut taken_over, "a")),
+            Some(Standing::Refused),
+            "before it is asked again"
+        );
+        assert!(measured(&mut book, Some(10), 64).contains("hard limit 10; refused until temporary files"));
+        assert!(measured(&mut book, None, 65).contains("0 used, within limits"));
+        assert_eq!(standing(&a), None);
     }
 
     #[test]

@@ -63,10 +63,13 @@ pub(crate) fn read_line(line: &str) -> Result<Line, String> {
         None => return Err(format!("{subject}: a resource is expected")),
     };
     let limit = limits(&mut tokens, measure)?;
-    if measure.resource() == Resource::Storage
-        && !matches!(subject.kind, SubjectKind::User | SubjectKind::Database)
+    if measure.resource().is_measured() && !matches!(subject.kind, SubjectKind::User | SubjectKind::Database)
     {
-        return Err(format!("{subject}: storage is limited for a user or a database only"));
+        let (what, are) = match measure.resource() {
+            Resource::Storage => ("storage", "is"),
+            other => (other.word(), "are"),
+        };
+        return Err(format!("{subject}: {what} {are} limited for a user or a database only"));
     }
     Ok(Line::Limit(subject, measure, limit))
 }

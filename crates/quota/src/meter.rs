@@ -288,20 +288,23 @@ mod tests {
         let (kept, left, new) = (meter(2), meter(1), meter(1));
         let client = ClientMeters::enter_anyway(vec![Arc::clone(&kept), Arc::clone(&left)], false);
         let is_over = AtomicU8::new(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
+        let client = std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
                 let mut client = client;
                 for _ in 0..20_000 {
                     client = client.moved_to(vec![Arc::clone(&new), Arc::clone(&kept)], false);
                     client = client.moved_to(vec![Arc::clone(&kept), Arc::clone(&left)], false);
                 }
                 is_over.store(1, Ordering::Release);
-                assert_eq!((kept.connections(), left.connections(), new.connections()), (1, 1, 0));
+                client
             });
             while is_over.load(Ordering::Acquire) == 0 {
                 drop(ClientMeters::enter(vec![Arc::clone(&kept)], false).expect("one of two is there"));
             }
+            mover.join().expect("it moves")
         });
+        assert_eq!((kept.connections(), left.connections(), new.connections()), (1, 1, 0));
+        drop(client);
         assert_eq!((kept.connections(), left.connections(), new.connections()), (0, 0, 0));
     }
 

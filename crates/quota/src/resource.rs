@@ -22,6 +22,8 @@ pub enum Resource {
     Bytes,
     /// Bytes that a database has on disk, or that relations of a user have.
     Storage,
+    /// Bytes of temporary files that exist for the sessions of a database or a user.
+    TempFiles,
 }
 
 /// The time after which what was used is forgotten; all of them begin by UTC.
@@ -44,12 +46,13 @@ pub struct Measure {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Resource; 5] = [
+    pub const ALL: [Resource; 6] = [
         Resource::Connections,
         Resource::ServerSeconds,
         Resource::Queries,
         Resource::Bytes,
         Resource::Storage,
+        Resource::TempFiles,
     ];
 
     /// Its word.
@@ -61,13 +64,20 @@ impl Resource {
             Resource::Queries => "queries",
             Resource::Bytes => "bytes",
             Resource::Storage => "storage",
+            Resource::TempFiles => "temp_files",
         }
     }
 
     /// Whether it is counted in bytes.
     #[must_use]
     pub fn is_in_bytes(self) -> bool {
-        matches!(self, Resource::Bytes | Resource::Storage)
+        matches!(self, Resource::Bytes | Resource::Storage | Resource::TempFiles)
+    }
+
+    /// Whether PostgreSQL is asked how much of it there is: for users and databases only.
+    #[must_use]
+    pub fn is_measured(self) -> bool {
+        matches!(self, Resource::Storage | Resource::TempFiles)
     }
 
     /// How many units are counted for one of the file's: server time is counted in microseconds.
@@ -82,7 +92,9 @@ impl Resource {
         match self {
             Resource::Connections => 1_000_000,
             Resource::ServerSeconds => 1_000_000_000_000,
-            Resource::Queries | Resource::Bytes | Resource::Storage => 1_000_000_000_000_000_000,
+            Resource::Queries | Resource::Bytes | Resource::Storage | Resource::TempFiles => {
+                1_000_000_000_000_000_000
+            }
         }
     }
 }
@@ -124,7 +136,7 @@ impl Period {
 
 impl Measure {
     /// All of them.
-    pub const ALL: [Measure; 11] = [
+    pub const ALL: [Measure; 12] = [
         Measure { resource: Resource::Connections, period: None },
         Measure { resource: Resource::ServerSeconds, period: Some(Period::Hour) },
         Measure { resource: Resource::ServerSeconds, period: Some(Period::Day) },
@@ -136,10 +148,17 @@ impl Measure {
         Measure { resource: Resource::Bytes, period: Some(Period::Day) },
         Measure { resource: Resource::Bytes, period: Some(Period::Month) },
         Measure::STORAGE,
+        Measure::TEMP_FILES,
     ];
 
     /// What is on disk.
     pub const STORAGE: Measure = Measure { resource: Resource::Storage, period: None };
+
+    /// Temporary files.
+    pub const TEMP_FILES: Measure = Measure { resource: Resource::TempFiles, period: None };
+
+    /// Both that PostgreSQL is asked for.
+    pub const MEASURED: [Measure; 2] = [Measure::STORAGE, Measure::TEMP_FILES];
 
     /// What is limited.
     #[must_use]
@@ -164,12 +183,13 @@ impl Measure {
         let (resource, period) = text.split_once('/').map_or((text, None), |(of, per)| (of, Some(per)));
         let Some(known) = Resource::ALL.into_iter().find(|known| known.word() == resource) else {
             return Err(format!(
-                "unknown resource \"{resource}\": is not one of connections, server_seconds, queries, bytes, storage"
+                "unknown resource \"{resource}\": is not one of connections, server_seconds, queries, bytes, storage, temp_files"
             ));
         };
         Err(match (known, period) {
             (Resource::Connections, _) => "connections have no period: they are counted at a time".to_owned(),
             (Resource::Storage, _) => "storage has no period: it is what is there".to_owned(),
+            (Resource::TempFiles, _) => "temp_files have no period: they are what is there".to_owned(),
             (_, None) => {
                 format!("{resource} needs a period: {resource}/hour, {resource}/day or {resource}/month")
             }
@@ -214,6 +234,7 @@ mod tests {
         for (text, word) in [
             ("connections/day", "no period"),
             ("storage/month", "no period"),
+            ("temp_files/day", "no period"),
             ("queries", "queries/hour"),
             ("queries/week", "\"week\""),
             ("frob", "\"frob\""),

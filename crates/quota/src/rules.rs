@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limit::Limit;
 use crate::line::{Line, Members, RoleQuestion, read_line};
-use crate::resource::{Measure, Resource};
+use crate::resource::Measure;
 use crate::subject::{Subject, SubjectKind};
 
 /// A line that is wrong.
@@ -158,14 +158,19 @@ impl Rules {
     /// Whether storage is limited: of subjects of this kind, or of any.
     #[must_use]
     pub fn limits_storage(&self, kind: Option<SubjectKind>) -> bool {
-        self.storage_subjects().any(|subject| kind.is_none_or(|kind| subject.kind == kind))
+        self.limits_measure(Measure::STORAGE, kind)
     }
 
-    /// The subjects whose storage lines limit.
-    pub fn storage_subjects(&self) -> impl Iterator<Item = &Subject> {
-        let limits = |limits: &BTreeMap<Measure, Limit>| {
-            limits.iter().any(|(measure, limit)| measure.resource() == Resource::Storage && !limit.is_none())
-        };
+    /// Whether this is limited: of subjects of this kind, or of any.
+    #[must_use]
+    pub fn limits_measure(&self, measure: Measure, kind: Option<SubjectKind>) -> bool {
+        self.limited_subjects(measure).any(|subject| kind.is_none_or(|kind| subject.kind == kind))
+    }
+
+    /// The subjects of which lines limit this.
+    pub fn limited_subjects(&self, measure: Measure) -> impl Iterator<Item = &Subject> {
+        let limits =
+            move |of: &BTreeMap<Measure, Limit>| of.get(&measure).is_some_and(|limit| !limit.is_none());
         self.limits.iter().filter(move |(_, of)| limits(of)).map(|(subject, _)| subject)
     }
 
@@ -253,6 +258,13 @@ mod tests {
             ("group default = role", 1, "all groups"),
             ("group g = role\ngroup g storage hard=1G", 2, "user or a database only"),
             ("application_name a storage hard=1", 1, "user or a database only"),
+            (
+                "group g = role\ngroup g temp_files hard=1G",
+                2,
+                "temp_files are limited for a user or a database only",
+            ),
+            ("user u temp_files/hour hard=1G", 1, "no period"),
+            ("user u temp_files hard=1G allow=delete", 1, "storage only"),
             ("database d storage hard=-1", 1, "K, M, G or T"),
             ("database d storage hard=1P", 1, "K, M, G or T"),
             ("database d storage soft=2G hard=1G", 1, "above the hard limit"),

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota::{RoleMembers, Subject, SubjectKind};
+use pgclient::Complaints;
+use quota::{Measure, RoleMembers, Subject, SubjectKind};
 use telemetry::{Level, Record};
 
 use crate::Log;
@@ -16,6 +17,7 @@ use crate::questions::Answer;
 struct Known {
     size: Option<u64>,
     owners: Option<BTreeMap<String, u64>>,
+    temp_files: Option<BTreeMap<String, u64>>,
 }
 
 #[derive(Default)]
@@ -24,8 +26,7 @@ pub(crate) struct Answers {
     /// The members have changed since they were told.
     is_changed: bool,
     known: Vec<(Ask, Known)>,
-    /// What the log has last, by what it is about.
-    complaints: BTreeMap<String, String>,
+    complaints: Complaints,
 }
 
 impl Answers {
@@ -44,7 +45,7 @@ impl Answers {
             .flat_map(|ask| ask.roles.iter().map(|role| role.line.clone()).chain([ask.label()]))
             .chain(plan.unasked.iter().cloned())
             .collect();
-        self.complaints.retain(|of, _| about.contains(of));
+        self.complaints.keep(|of| about.contains(of));
         for why in &plan.unasked {
             self.complain(why, why.clone(), log);
         }
@@ -57,7 +58,7 @@ impl Answers {
             Ok(answer) => answer,
             Err(why) => {
                 let text = format!(
-                    "{label} cannot be asked: {why}; members of roles and storage stay as they were known"
+                    "{label} cannot be asked: {why}; members of roles, storage and temporary files stay as they were known"
                 );
                 return self.complain(&label, text, log);
             }
@@ -94,10 +95,37 @@ impl Answers {
         if answer.owners.is_some() {
             known.owners = answer.owners;
         }
+        if answer.temp_files.is_some() {
+            known.temp_files = answer.temp_files;
+        }
     }
 
-    /// How much each subject has, and whether that is known of all users.
-    pub(crate) fn sizes(&self, plan: &Plan) -> (BTreeMap<Subject, u64>, bool) {
+    /// How much each subject has of this, and whether that is known of all users.
+    pub(crate) fn measured(&self, plan: &Plan, measure: Measure) -> (BTreeMap<Subject, u64>, bool) {
+        if measure == Measure::STORAGE { self.sizes(plan) } else { self.temp_files(plan) }
+    }
+
+    /// The same of temporary files: a database has those of its sessions, whoever they are.
+    fn temp_files(&self, plan: &Plan) -> (BTreeMap<Subject, u64>, bool) {
+        let (mut files, mut is_all) = (BTreeMap::new(), true);
+        for ask in plan.asks.iter().filter(|ask| ask.temp_files) {
+            let known = self.known.iter().find(|(of, _)| of.is_of(ask));
+            let Some(users) = known.and_then(|(_, known)| known.temp_files.as_ref()) else {
+                is_all = false;
+                continue;
+            };
+            for entry in &ask.entries {
+                files.insert(Subject::named(SubjectKind::Database, entry), users.values().sum());
+            }
+            for (user, bytes) in users {
+                *files.entry(Subject::named(SubjectKind::User, user)).or_insert(0) += bytes;
+            }
+        }
+        (files, is_all)
+    }
+
+    /// How much storage each subject has, and whether that is known of all users.
+    fn sizes(&self, plan: &Plan) -> (BTreeMap<Subject, u64>, bool) {
         let (mut sizes, mut is_all) = (BTreeMap::new(), true);
         for ask in &plan.asks {
             let known = self.known.iter().find(|(of, _)| of.is_of(ask)).map(|(_, known)| known);
@@ -121,14 +149,13 @@ impl Answers {
     }
 
     fn complain(&mut self, about: &str, text: String, log: &Log) {
-        if self.complaints.get(about) != Some(&text) {
+        if let Some(text) = self.complaints.raise(about, text) {
             log(Record::new(Level::Warning, format!("quotas: {text}")));
-            self.complaints.insert(about.to_owned(), text);
         }
     }
 
     fn recovered(&mut self, about: &str, text: &str, log: &Log) {
-        if self.complaints.remove(about).is_some() {
+        if self.complaints.settle(about) {
             log(Record::new(Level::Log, format!("quotas: {text} again")));
         }
     }
@@ -204,24 +231,73 @@ mod tests {
         let ((log, lines), mut answers) = (log(), Answers::default());
         answers.begin(&plan, &log, &RoleMembers::default());
         answers.take(&plan.asks[0], Err("away".to_owned()), &log);
-        assert_eq!((answers.changed_members(), answers.sizes(&plan)), (None, (BTreeMap::new(), false)));
+        assert_eq!(
+            (answers.changed_members(), answers.measured(&plan, Measure::STORAGE)),
+            (None, (BTreeMap::new(), false))
+        );
         let members = Some(BTreeSet::from(["alice".into()]));
         let answer = Answer {
             size: Some(7),
             owners: Some(BTreeMap::from([("alice".to_owned(), 5)])),
             members: BTreeMap::from([(question("g", None), members)]),
+            temp_files: Some(BTreeMap::from([("bob".to_owned(), 3)])),
             unanswered: Vec::new(),
         };
         answers.take(&plan.asks[0], Ok(answer), &log);
         assert_eq!(answers.changed_members().unwrap().0.len(), 1);
-        let (known, is_all) = answers.sizes(&plan);
+        let (known, is_all) = answers.measured(&plan, Measure::STORAGE);
         assert_eq!((known.len(), is_all), (2, true));
         for _ in 0..3 {
             answers.begin(&plan, &log, &RoleMembers::default());
             answers.take(&plan.asks[0], Err("away".to_owned()), &log);
         }
-        assert_eq!((answers.changed_members(), answers.sizes(&plan)), (None, (known, true)));
+        assert_eq!(
+            (answers.changed_members(), answers.measured(&plan, Measure::STORAGE)),
+            (None, (known, true))
+        );
         assert_eq!(lines.lock().unwrap().len(), 3, "{lines:?}");
+    }
+
+    #[test]
+    fn temporary_files_are_those_of_the_sessions_of_all_databases_together() {
+        let plan = plan(
+            "a = host=h\nb = host=h dbname=a\nc = host=h",
+            "user bob temp_files hard=1G\ndatabase c temp_files hard=1G",
+        );
+        let asks: Vec<_> = plan.asks.iter().map(|ask| (ask.size, ask.owners, ask.temp_files)).collect();
+        assert_eq!((asks, &*plan.measured), (vec![(false, false, true); 2], &[Measure::TEMP_FILES][..]));
+        let ((log, _), mut answers) = (log(), Answers::default());
+        answers.begin(&plan, &log, &RoleMembers::default());
+        let answer = |of: &[(&str, u64)]| {
+            let files = of.iter().map(|(user, bytes)| ((*user).to_owned(), *bytes)).collect();
+            Ok(Answer { temp_files: Some(files), ..Answer::default() })
+        };
+        answers.take(&plan.asks[0], answer(&[("bob", 5), ("eve", 1)]), &log);
+        assert!(!answers.measured(&plan, Measure::TEMP_FILES).1, "c was not asked");
+        answers.take(&plan.asks[1], answer(&[("bob", 3)]), &log);
+        let (known, is_all) = answers.measured(&plan, Measure::TEMP_FILES);
+        let known: Vec<_> = known.iter().map(|(of, bytes)| format!("{of} {bytes}")).collect();
+        assert_eq!(
+            (known, is_all),
+            (
+                ["user bob 8", "user eve 1", "database a 6", "database b 6", "database c 3"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                true
+            )
+        );
+        answers.take(&plan.asks[1], answer(&[]), &log);
+        assert!(answers.measured(&plan, Measure::TEMP_FILES).0.values().all(|bytes| *bytes != 8));
+    }
+
+    #[test]
+    fn only_what_is_limited_is_asked() {
+        assert_eq!(plan("a = host=h", "user a queries/day hard=1").asks.len(), 0);
+        let plan =
+            plan("a = host=h\nb = host=h", "database b temp_files hard=1G\ndatabase gone temp_files hard=1");
+        let asks: Vec<_> = plan.asks.iter().map(|ask| (&*ask.entries[0], ask.temp_files)).collect();
+        assert_eq!(asks, [("b", true)]);
+        assert!(plan.unasked[0].contains("database gone is not in [databases]"), "{:?}", plan.unasked);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The thread that asks PostgreSQL what quotas need to know: who is a member of which role, and how much is on disk.
+//! The thread that asks PostgreSQL what quotas need to know: who is a member of which role, how much is on disk, and which temporary files there are.
 //!
 //! Owns when that is asked, and what is known: while a server cannot be asked, what it has said before stays. It has a connection for as long as its questions take, and nothing
 //! waits for it.
@@ -88,7 +88,9 @@ impl QuotaQuery {
             Ok(_) => self.running = Some(config),
             Err(why) => (self.out.log)(Record::new(
                 Level::Error,
-                format!("quotas: cannot start the thread that asks for members of roles and sizes: {why}"),
+                format!(
+                    "quotas: cannot start the thread that asks for members of roles, sizes and temporary files: {why}"
+                ),
             )),
         }
     }
@@ -137,9 +139,9 @@ async fn round(config: &Config, plan: &Plan, answers: &mut Answers, out: &Out) {
 }
 
 fn give(plan: &Plan, answers: &mut Answers, out: &Out) {
-    if plan.measures {
-        let (sizes, is_all) = answers.sizes(plan);
-        out.book.lock().unwrap_or_else(PoisonError::into_inner).set_storage(sizes, is_all);
+    for measure in &plan.measured {
+        let (known, is_all) = answers.measured(plan, *measure);
+        out.book.lock().unwrap_or_else(PoisonError::into_inner).set_measured(*measure, known, is_all);
     }
     if let Some(members) = answers.changed_members() {
         (out.tell)(members);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pgclient::{Account, Place, places};
-use quota::{RoleQuestion, Subject, SubjectKind};
+use quota::{Measure, RoleQuestion, Rules, Subject, SubjectKind};
 use settings::{Config, Database, quotas_path};
 
 /// What the server's log and pg_stat_activity show.
@@ -36,6 +36,8 @@ pub(crate) struct Ask {
     pub(crate) size: bool,
     /// What each role owns in it is asked.
     pub(crate) owners: bool,
+    /// The temporary files of its sessions are asked.
+    pub(crate) temp_files: bool,
     pub(crate) roles: Vec<RoleAsk>,
 }
 
@@ -59,8 +61,8 @@ impl Ask {
 #[derive(Clone, Default)]
 pub(crate) struct Plan {
     pub(crate) asks: Vec<Ask>,
-    /// Storage is limited.
-    pub(crate) measures: bool,
+    /// What is limited of all that servers are asked for.
+    pub(crate) measured: Vec<Measure>,
     /// What cannot be asked, and why.
     pub(crate) unasked: Vec<String>,
 }
@@ -69,29 +71,30 @@ impl Plan {
     /// What the quotas of a configuration need to know.
     pub(crate) fn of(config: &Config) -> Plan {
         let rules = &config.quotas;
-        let mut plan = Plan { measures: rules.limits_storage(None), ..Plan::default() };
-        let every_size = rules.storage_subjects().any(|of| *of == Subject::default_of(SubjectKind::Database));
-        let sized: BTreeSet<&str> = rules
-            .storage_subjects()
-            .filter(|of| of.kind == SubjectKind::Database)
-            .filter_map(|of| of.name.as_deref())
-            .collect();
-        let owners = rules.limits_storage(Some(SubjectKind::User));
+        let limited = |measure: &Measure| rules.limits_measure(*measure, None);
+        let measured = Measure::MEASURED.into_iter().filter(limited).collect();
+        let mut plan = Plan { measured, ..Plan::default() };
+        let (sized, temp) = (Limited::of(rules, Measure::STORAGE), Limited::of(rules, Measure::TEMP_FILES));
         for entry in config.databases.values().filter(|entry| !entry.auto) {
-            let size = every_size || sized.contains(&*entry.name);
-            if size || owners {
+            let (size, temp_files) = (sized.has(&entry.name), temp.has(&entry.name) || temp.users);
+            if size || sized.users || temp_files {
                 plan.add(config, entry, |ask| {
                     ask.size |= size;
-                    ask.owners |= owners;
+                    ask.owners |= sized.users;
+                    ask.temp_files |= temp_files;
                 });
             }
         }
-        for name in sized.iter().filter(|name| !config.databases.contains_key(**name)) {
+        let names: BTreeSet<_> = sized.databases.iter().chain(&temp.databases).copied().collect();
+        for name in names.into_iter().filter(|name| !config.databases.contains_key(*name)) {
             match config.database(name) {
-                Some(entry) => plan.add(config, &entry, |ask| ask.size = true),
+                Some(entry) => plan.add(config, &entry, |ask| {
+                    ask.size |= sized.databases.contains(name);
+                    ask.temp_files |= temp.databases.contains(name);
+                }),
                 None => plan
                     .unasked
-                    .push(format!("database {name} is not in [databases]: its storage is not limited")),
+                    .push(format!("database {name} is not in [databases]: what it has is not limited")),
             }
         }
         let path = quotas_path(&config.global).unwrap_or_default();
@@ -121,16 +124,14 @@ impl Plan {
         if entry.awaits_members() {
             return; // Its hosts are not known yet; another configuration has them.
         }
-        let user = config.global.quota_user.as_ref().filter(|user| !user.is_empty());
-        let user =
-            user.or(entry.user.as_ref()).or(entry.auth_user.as_ref()).or(config.global.auth_user.as_ref());
-        let account = user.map(|user| Account::of(config, entry, user, APPLICATION_NAME));
+        let account = Account::asking(config, entry, config.global.quota_user.as_ref(), APPLICATION_NAME);
         let new = Ask {
             places: places(config, entry),
             account,
             entries: vec![entry.name.clone()],
             size: false,
             owners: false,
+            temp_files: false,
             roles: Vec::new(),
         };
         let found = self.asks.iter().position(|ask| ask.places == new.places && ask.account == new.account);
@@ -150,6 +151,30 @@ impl Plan {
             ask.entries.push(entry.name.clone());
         }
         note(ask);
+    }
+}
+
+/// Of whom lines limit one of the measures.
+struct Limited<'a> {
+    databases: BTreeSet<&'a str>,
+    /// Those without a line of their own, too.
+    every_database: bool,
+    users: bool,
+}
+
+impl Limited<'_> {
+    fn of(rules: &Rules, measure: Measure) -> Limited<'_> {
+        let is_database = |of: &&Subject| of.kind == SubjectKind::Database;
+        let databases = || rules.limited_subjects(measure).filter(is_database);
+        Limited {
+            databases: databases().filter_map(|of| of.name.as_deref()).collect(),
+            every_database: databases().any(|of| of.name.is_none()),
+            users: rules.limits_measure(measure, Some(SubjectKind::User)),
+        }
+    }
+
+    fn has(&self, database: &str) -> bool {
+        self.every_database || self.databases.contains(database)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgclient::{Account, Connection, Failure, Place, Refusal, System};
+use pgclient::question::{SESSION, literal, number, text};
+use pgclient::{Account, Connection, Failure, Place, Refusal, Row, System};
 use quota::RoleQuestion;
 use tls::TlsConfig;
 
 use crate::plan::Ask;
 
-/// Names are those of pg_catalog, nothing is written, and nothing waits for long: neither for a lock nor for a large catalog.
-const SESSION: &str = "SET search_path = pg_catalog, pg_temp; SET default_transaction_read_only = on; \
-    SET standard_conforming_strings = on; SET statement_timeout = '10s'; SET lock_timeout = '2s'; SET jit = off";
-
 const SIZE: &str = "SELECT pg_database_size(current_database())";
+
+/// A SQLSTATE.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// Roles of which more rows are not read.
 const MOST_ROWS: usize = 100_000;
@@ -21,11 +21,36 @@ const MOST_ROWS: usize = 100_000;
 const OWNERS: &str = "SELECT pg_get_userbyid(relowner), sum(coalesce(pg_total_relation_size(oid), 0)) \
     FROM pg_class WHERE relkind IN ('r', 'm', 'S') GROUP BY 1 LIMIT 100000";
 
+/// The temporary files of sessions of this database by their users. A file has the process id in its name, a parallel worker's its own. `pg_global` has no directory of its own.
+const TEMP_FILES: &str = "SELECT usename, sum(size) FROM pg_tablespace t CROSS JOIN LATERAL pg_ls_tmpdir(t.oid) f \
+    JOIN pg_stat_activity a ON a.pid = substring(f.name FROM '^pgsql_tmp([0-9]{1,9})[.]')::int \
+    WHERE t.spcname <> 'pg_global' AND a.datname = current_database() AND usename IS NOT NULL GROUP BY 1 LIMIT 100000";
+
+/// Whether this user may look into directories, as `pg_ls_tmpdir` does not.
+const MAY_LIST: &str = "SELECT 1 WHERE has_function_privilege('pg_ls_dir(text, boolean, boolean)', 'EXECUTE') \
+    AND has_function_privilege('pg_stat_file(text, boolean)', 'EXECUTE')";
+
+/// The same of files that the processes of a parallel query share, in a directory for each set of them.
+const SHARED_TEMP_FILES: &str = "SELECT usename, sum(s.size) FROM (\
+        SELECT 'base/pgsql_tmp' AS dir UNION ALL \
+        SELECT 'pg_tblspc/' || t.oid || '/' || v || '/pgsql_tmp' FROM pg_tablespace t \
+        CROSS JOIN LATERAL pg_ls_dir('pg_tblspc/' || t.oid, true, false) v \
+        WHERE t.spcname NOT IN ('pg_default', 'pg_global') \
+        AND v LIKE 'PG\\_' || current_setting('server_version_num')::int / 10000 || '\\_%'\
+    ) d CROSS JOIN LATERAL pg_ls_dir(dir, true, false) sets \
+    CROSS JOIN LATERAL pg_ls_dir(dir || '/' || sets, true, false) f \
+    CROSS JOIN LATERAL pg_stat_file(dir || '/' || sets || '/' || f, true) s \
+    JOIN pg_stat_activity a ON a.pid = substring(sets FROM '^pgsql_tmp([0-9]{1,9})[.]')::int \
+    WHERE sets ~ '^pgsql_tmp[0-9]{1,9}[.][0-9]+[.](shared)?fileset$' AND NOT s.isdir \
+    AND a.datname = current_database() AND usename IS NOT NULL GROUP BY 1 LIMIT 100000";
+
 /// What a database has said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) size: Option<u64>,
     pub(crate) owners: Option<BTreeMap<String, u64>>,
+    /// Bytes of temporary files by users.
+    pub(crate) temp_files: Option<BTreeMap<String, u64>>,
     /// None of a role that does not exist.
     pub(crate) members: BTreeMap<RoleQuestion, Option<BTreeSet<Box<str>>>>,
     /// Questions that were not answered, while others were.
@@ -43,7 +68,7 @@ pub(crate) async fn ask(
     tls: &TlsConfig,
     system: System,
 ) -> Result<Answer, String> {
-    let explain = |failure: Failure| explained(&failure, account);
+    let explain = |failure: Failure| failure.explained(account);
     let mut connection = Connection::open(account, place, tls, (system, false)).await.map_err(explain)?;
     connection.ask(SESSION).await.map_err(explain)?;
     let mut answer = Answer::default();
@@ -63,18 +88,28 @@ pub(crate) async fn ask(
     if ask.size {
         match connection.ask(SIZE).await {
             Ok(rows) => answer.size = rows.first().and_then(|row| number(row, 0)),
-            Err(Failure::Refused(refusal)) => answer.unanswered.push(unanswered("its size", &refusal)),
+            Err(Failure::Refused(refusal)) => answer.unanswered.push(unanswered("its size is", &refusal)),
             Err(failure) => return Err(explain(failure)),
         }
     }
     if ask.owners {
         match connection.ask(OWNERS).await {
-            Ok(rows) => {
-                let owned = rows.iter().filter_map(|row| Some((text(row, 0)?, number(row, 1)?)));
-                answer.owners = Some(owned.collect());
-            }
+            Ok(rows) => answer.owners = Some(by_user(&rows)),
             Err(Failure::Refused(refusal)) => {
-                answer.unanswered.push(unanswered("what users own in it", &refusal));
+                answer.unanswered.push(unanswered("what users own in it is", &refusal));
+            }
+            Err(failure) => return Err(explain(failure)),
+        }
+    }
+    if ask.temp_files {
+        match temp_files(&mut connection).await {
+            Ok(files) => answer.temp_files = Some(files),
+            Err(Failure::Refused(refusal)) => {
+                let advice = match refusal.code.as_str() {
+                    INSUFFICIENT_PRIVILEGE => format!("; GRANT pg_monitor TO \"{}\"", account.user),
+                    _ => String::new(),
+                };
+                answer.unanswered.push(unanswered("its temporary files are", &refusal) + &advice);
             }
             Err(failure) => return Err(explain(failure)),
         }
@@ -82,42 +117,33 @@ pub(crate) async fn ask(
     Ok(answer)
 }
 
+/// Bytes by users.
+async fn temp_files(connection: &mut Connection) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut files = by_user(&connection.ask(TEMP_FILES).await?);
+    if !connection.ask(MAY_LIST).await?.is_empty() {
+        for (user, bytes) in by_user(&connection.ask(SHARED_TEMP_FILES).await?) {
+            *files.entry(user).or_insert(0) += bytes;
+        }
+    }
+    Ok(files)
+}
+
+fn by_user(rows: &[Row]) -> BTreeMap<String, u64> {
+    rows.iter().filter_map(|row| Some((text(row, 0)?, number(row, 1)?))).collect()
+}
+
 fn unanswered(what: &str, refusal: &Refusal) -> String {
-    format!("{what} is not known: {} ({}); what was known before stays", refusal.message, refusal.code)
-}
-
-fn text(row: &[Option<Vec<u8>>], column: usize) -> Option<String> {
-    String::from_utf8(row.get(column)?.clone()?).ok()
-}
-
-fn number(row: &[Option<Vec<u8>>], column: usize) -> Option<u64> {
-    text(row, column)?.parse().ok()
+    format!("{what} not known: {} ({}); what was known before stays", refusal.message, refusal.code)
 }
 
 /// The role itself and all its members, direct and indirect; no row if there is no such role.
 fn members_of(role: &str) -> String {
-    let role = role.replace('\'', "''");
+    let role = literal(role);
     format!(
-        "WITH RECURSIVE member(oid) AS (SELECT oid FROM pg_roles WHERE rolname = '{role}' \
+        "WITH RECURSIVE member(oid) AS (SELECT oid FROM pg_roles WHERE rolname = {role} \
          UNION SELECT a.member FROM pg_auth_members a JOIN member m ON a.roleid = m.oid) \
          SELECT r.rolname FROM pg_roles r JOIN member m ON r.oid = m.oid LIMIT {MOST_ROWS}"
     )
-}
-
-/// The words for the log.
-fn explained(failure: &Failure, account: &Account) -> String {
-    let advice = match failure {
-        Failure::Refused(Refusal { code, .. }) => match code.as_str() {
-            "28P01" | "28000" => {
-                format!("; check the password of \"{}\" in auth_file, and pg_hba.conf", account.user)
-            }
-            "42501" => format!("; GRANT CONNECT to \"{}\"", account.user),
-            "53300" => "; raise max_connections".to_owned(),
-            _ => String::new(),
-        },
-        _ => String::new(),
-    };
-    format!("{failure}{advice}")
 }
 
 #[cfg(test)]

@@ -306,13 +306,13 @@ live {
         "While a pool's queue has not been empty for 0.1 s, clients that have waited for longer than so many seconds are refused as with queue_limit, so that those that are served are served in time. 0 is never.",
         own;
     quota_query_interval: Duration, PositiveSeconds, "60", Reload,
-        "Weir's own. How often PostgreSQL is asked for what quotas need to know: the members of roles that are groups, and how much storage databases and users have (docs/quotas.md). RELOAD asks at once.",
+        "Weir's own. How often PostgreSQL is asked for what quotas need to know: the members of roles that are groups, and how much storage and temporary files databases and users have (docs/quotas.md). RELOAD asks at once.",
         own;
     quota_user: Option<String>, Text, "", Reload,
-        "Weir's own. User that asks PostgreSQL for the members of roles that are groups of quotas, and for storage; its password is in auth_file. Empty is the user of the entry, else auth_user. It needs CONNECT on the databases, and nothing else.",
+        "Weir's own. User that asks PostgreSQL for the members of roles that are groups of quotas, for storage, and for temporary files; its password is in auth_file. Empty is the user of the entry, else auth_user. It needs CONNECT on the databases, for temporary files pg_monitor, and nothing else.",
         own;
     quotas_file: Option<String>, Text, "", Reload,
-        "Weir's own. File of quotas: how many connections, queries, bytes, how much server time and how much storage users, groups, databases and application_names may have (docs/quotas.md). SET QUOTA writes it; it need not exist. What was used is kept beside it, in a file with `.usage` added to its name.",
+        "Weir's own. File of quotas: how many connections, queries, bytes, how much server time, storage and temporary files users, groups, databases and application_names may have (docs/quotas.md). SET QUOTA writes it; it need not exist. What was used is kept beside it, in a file with `.usage` added to its name.",
         own;
     queue_priority: QueuePriority, QueuePriority, "none", Reload,
         "Whether clients that wait have classes (high, normal, low): `none` is no; with `settings` they have the class that `priority` of their user or database says; with `comment` a request may say another by a comment (`/* weir: priority=high */`), or a session by SET weir.priority. A client is served as if it had come 1 s later with normal, 5 s later with low; within a subject of its own where queue = fair.",

@@ -47,7 +47,7 @@ impl Limited {
     /// PostgreSQL was asked how much storage user u has.
     fn measure(&mut self, bytes: u64) {
         let measured = BTreeMap::from([(Subject::named(SubjectKind::User, "u"), bytes)]);
-        self.registry.with_quotas(&mut |book| book.set_storage(measured.clone(), true));
+        self.registry.with_quotas(&mut |book| book.set_measured(Measure::STORAGE, measured.clone(), true));
         self.tick_after(0);
     }
 
