@@ -370,6 +370,7 @@ mod tests {
             shard: ShardId(0),
             client: 1,
             client_id: 1,
+            sender: messages::ConsoleClient::default(),
             role: Role::Admin,
             sql: "reload".to_owned(),
             parameters: None,

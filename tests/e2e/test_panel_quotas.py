@@ -3,6 +3,7 @@
 import re
 import urllib.parse
 
+import psycopg
 import pytest
 
 import browser
@@ -112,6 +113,44 @@ def test_a_limit_is_set_changed_and_removed(limited):
     assert ("root", "SET QUOTA user alice queries/hour soft=2 hard=3 grace=1h", "edit") in noted
     assert ("root", "PUT /api/v1/quotas/user/alice/queries%2Fhour", "edit") in noted
     pooler.wait_log("SET QUOTA user alice queries/hour none")
+
+
+def test_changes_on_the_console_are_in_the_audit_trail_with_who_and_what(limited):
+    pooler, web, _ = limited
+    with pytest.raises(psycopg.Error):
+        pooler.console("SET QUOTA user alice queries/hour soft=9 hard=3")
+    pooler.console("SET QUOTA user alice queries/hour soft=2 hard=30 grace=1h")
+    pooler.console("SET QUOTA user bob queries/day none")
+    pooler.console("SET query_timeout = 77")
+    pooler.console("SET otlp_headers = 'authorization=Bearer s3cret'")
+    pooler.console("SET application_name = 'no setting'")
+    with pytest.raises(psycopg.Error):
+        pooler.console("SET query_timeout = never")
+    with pytest.raises(psycopg.Error):
+        pooler.console("SET QUOTA user alice queries/hour hard=3", user="stats")
+    client = pooler.connect()
+    [row] = [row for row in pooler.console("SHOW CLIENTS") if row["user"] == "alice"]
+    pooler.console("PAUSE other")
+    pooler.console("RESUME other")
+    pooler.console(f"KILL_CLIENT {row['id']}")
+    pooler.console("RESET_QUERIES")
+    assert web.ask("PUT", at("user", "carol", "connections"), {"hard": 3})[0] == 204
+    entries = web.get("/api/v1/audit")["entries"]
+    noted = [(one["kind"], one["text"]) for one in reversed(entries) if one["user"] == "admin"]
+    assert noted == [
+        ("edit", "SET QUOTA user alice queries/hour soft=2 hard=30 grace=1h"),
+        ("edit", "SET QUOTA user bob queries/day none"),
+        ("edit", "SET query_timeout = 77"),
+        ("edit", "SET otlp_headers = (hidden)"),
+        ("operation", "PAUSE other"),
+        ("operation", "RESUME other"),
+        ("operation", f"KILL_CLIENT {row['id']}"),
+        ("operation", "RESET_QUERIES"),
+    ]
+    assert all(one["from"].startswith("127.0.0.1:") for one in entries if one["user"] == "admin")
+    assert [one["user"] for one in entries if "carol" in one["text"]] == ["root", "root"], "the request and its line, once each"
+    assert "s3cret" not in str(entries)
+    client.close()
 
 
 def test_defaults_are_listed_set_and_removed(limited):

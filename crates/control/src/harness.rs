@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use messages::{
-    AdminQuery, AdminReply, Cell, Command, Listing, ReplyPart, Report, RequestId, Role, ShardId,
-    StatementMode, Subject,
+    AdminQuery, AdminReply, Cell, Command, ConsoleClient, Listing, ReplyPart, Report, RequestId, Role,
+    ShardId, StatementMode, Subject,
 };
 use settings::{Config, Files};
 use telemetry::Record;
@@ -116,7 +116,8 @@ impl Harness {
     pub(crate) fn query(&self, role: Role, sql: &str) -> AdminQuery {
         let sql = sql.to_owned();
         let mode = StatementMode::Run;
-        AdminQuery { shard: ShardId(0), client: 3, client_id: 33, role, sql, parameters: None, mode }
+        let sender = ConsoleClient { user: "boss".to_owned(), from: "127.0.0.1:5".to_owned() };
+        AdminQuery { shard: ShardId(0), client: 3, client_id: 33, sender, role, sql, parameters: None, mode }
     }
 
     pub(crate) fn ask_as(&mut self, role: Role, sql: &str) {

@@ -190,14 +190,29 @@ pub enum Output {
 /// What an operator has had done, on the console, in the panel or by a signal; whether it then succeeds or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
+    /// Who on the console; empty in the panel, whose own entries say who, and for signals.
+    pub user: String,
+    /// Where that client is.
+    pub from: String,
     /// The command's words, or the signal's name.
     pub command: String,
     /// What the command names: a database, mostly, with a host of it where it is about one.
     pub argument: Option<String>,
     /// The database that it names.
     pub database: Option<String>,
+    /// What kind of thing it is.
+    pub kind: OperationKind,
+}
+
+/// The kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationKind {
+    /// Something is done to pools and connections.
+    Command,
+    /// A setting or a quota is changed.
+    Edit,
     /// The configuration is read again.
-    pub is_reload: bool,
+    Reload,
 }
 
 /// Progress of a takeover.

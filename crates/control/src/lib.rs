@@ -20,7 +20,9 @@ mod topology;
 mod views;
 
 pub use command_error::CommandError;
-pub use interface::{ExplainOutcome, ExplainRequest, Input, Operation, Output, ProcessInfo, TakeoverEvent};
+pub use interface::{
+    ExplainOutcome, ExplainRequest, Input, Operation, OperationKind, Output, ProcessInfo, TakeoverEvent,
+};
 pub use machine::{Argument, COMMANDS, CommandRow, Control};
 pub use messages::Signal;
 pub use pools::{

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::{
-    AdminQuery, Command, Listing, PoolRow, Report, RequestId, Role, ShardId, SocketRow, StatementMode,
-    Subject,
+    AdminQuery, Command, ConsoleClient, Listing, PoolRow, Report, RequestId, Role, ShardId, SocketRow,
+    StatementMode, Subject,
 };
 use settings::Config;
 use weir_control::{COMMANDS, Control, Input, Output, ProcessInfo, Signal, VIEWS};
@@ -141,7 +141,16 @@ impl World {
         let role = if self.random.below(4) == 0 { Role::Stats } else { Role::Admin };
         let mode = if self.random.below(8) == 0 { StatementMode::Describe } else { StatementMode::Run };
         let client_id = self.asked;
-        let query = AdminQuery { shard: ShardId(0), client: 1, client_id, role, sql, parameters: None, mode };
+        let query = AdminQuery {
+            shard: ShardId(0),
+            client: 1,
+            client_id,
+            sender: ConsoleClient::default(),
+            role,
+            sql,
+            parameters: None,
+            mode,
+        };
         self.input(Input::Report(Report::Query(query)));
     }
 
@@ -231,6 +240,7 @@ fn every_statement_is_answered_once() {
             shard: ShardId(0),
             client: 1,
             client_id: u64::MAX,
+            sender: ConsoleClient::default(),
             role: Role::Admin,
             sql: "resume".into(),
             parameters: None,

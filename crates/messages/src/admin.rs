@@ -24,6 +24,15 @@ pub enum StatementMode {
     Describe,
 }
 
+/// Who a console client is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleClient {
+    /// The user that it has logged in as.
+    pub user: String,
+    /// Where it is, as the log has it.
+    pub from: String,
+}
+
 /// One statement of a console client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminQuery {
@@ -33,6 +42,8 @@ pub struct AdminQuery {
     pub client: u32,
     /// The client's `id`, so that a late reply cannot reach a later client with the same number.
     pub client_id: u64,
+    /// Who the client is.
+    pub sender: ConsoleClient,
     /// The client's role.
     pub role: Role,
     /// The statement, as it was sent.

@@ -18,7 +18,8 @@ mod server_waits;
 pub mod signal;
 
 pub use admin::{
-    AdminQuery, AdminReply, Cell, Column, ColumnType, ErrorKind, ReplyPart, Role, StatementMode,
+    AdminQuery, AdminReply, Cell, Column, ColumnType, ConsoleClient, ErrorKind, ReplyPart, Role,
+    StatementMode,
 };
 pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
 pub use cache_row::{CacheRow, CacheState};
@@ -32,8 +33,8 @@ pub use pool_size_row::PoolSizeRow;
 pub use queue_row::QueueRow;
 pub use report::{Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
-pub use signal::Signal;
 pub use server_waits::ServerWaitSample;
+pub use signal::Signal;
 
 /// Which shard; shards are numbered from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

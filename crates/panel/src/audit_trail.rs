@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use control::Operation;
+use control::{Operation, OperationKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -44,7 +44,7 @@ pub(crate) struct AuditEntry {
     /// Microseconds since 1970.
     pub(crate) time_us: u64,
     pub(crate) kind: AuditKind,
-    /// The user or the token's name; empty where it was no caller of the panel's.
+    /// The user or the token's name, or the user of the console; empty for signals, and for what the panel has had done, of which its request has an entry.
     #[serde(default)]
     pub(crate) user: String,
     /// Address and port.
@@ -107,10 +107,14 @@ impl AuditTrail {
 
     /// Notes what an operator has had done.
     pub(crate) fn record_operation(&self, operation: Operation) {
-        let Operation { command, argument, database, is_reload } = operation;
-        let kind = if is_reload { AuditKind::Reload } else { AuditKind::Operation };
+        let Operation { user, from, command, argument, database, kind } = operation;
+        let kind = match kind {
+            OperationKind::Command => AuditKind::Operation,
+            OperationKind::Edit => AuditKind::Edit,
+            OperationKind::Reload => AuditKind::Reload,
+        };
         let text = argument.as_ref().map_or_else(|| command.clone(), |name| format!("{command} {name}"));
-        self.record(AuditEntry { kind, text, pool: database, ..AuditEntry::default() });
+        self.record(AuditEntry { kind, user, from, text, pool: database, ..AuditEntry::default() });
     }
 
     /// The newest first, from before number `before` on.
@@ -214,15 +218,17 @@ mod tests {
     #[test]
     fn an_operation_is_an_entry_of_its_pool() {
         let audit_trail = AuditTrail::default();
-        let operation = |command: &str, argument: Option<&str>, is_reload| Operation {
+        let operation = |command: &str, argument: Option<&str>, kind| Operation {
+            user: "boss".to_owned(),
+            from: "127.0.0.1:5".to_owned(),
             command: command.to_owned(),
             argument: argument.map(str::to_owned),
             database: argument.and_then(|words| words.split(' ').next()).map(str::to_owned),
-            is_reload,
+            kind,
         };
-        audit_trail.record_operation(operation("PAUSE", Some("app"), false));
-        audit_trail.record_operation(operation("DETACH", Some("app h:1"), false));
-        audit_trail.record_operation(operation("SIGHUP", None, true));
+        audit_trail.record_operation(operation("PAUSE", Some("app"), OperationKind::Command));
+        audit_trail.record_operation(operation("DETACH", Some("app h:1"), OperationKind::Command));
+        audit_trail.record_operation(operation("SIGHUP", None, OperationKind::Reload));
         let newest = audit_trail.newest(None, 3).into_iter().map(|view| view.entry);
         let noted: Vec<_> = newest.map(|entry| (entry.kind, entry.text, entry.pool)).collect();
         let of_app = |text: &str| (AuditKind::Operation, text.to_owned(), Some("app".to_owned()));

@@ -69,7 +69,7 @@ pub use quotas_file::{quotas_path, read_quotas};
 pub use raw_config::RawConfig;
 pub use replica_lag::ReplicaLag;
 pub use resolver::{load, read_rules, reload};
-pub use show::{SetError, ShowRow, set, show};
+pub use show::{SetError, ShowRow, set, show, shown_value};
 pub use table::{Compat, Effect, Row, Scope, SettingInfo, TakesEffect};
 pub use tls_files::{Pem, PemFiles, TlsFiles};
 pub use topology::{Member, Members, PatroniUrl, PatroniUrls, Topology};

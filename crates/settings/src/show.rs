@@ -64,6 +64,12 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     rows
 }
 
+/// What SHOW CONFIG has of one setting.
+#[must_use]
+pub fn shown_value(config: &Config, name: &str) -> Option<String> {
+    shown(global::row(&name.to_ascii_lowercase())?, config)
+}
+
 /// The value; of a secret only that it is set, as read-only users must not see it.
 fn shown(row: &crate::Row<crate::Global>, config: &Config) -> Option<String> {
     let value = (row.show)(&config.global);

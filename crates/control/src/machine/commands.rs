@@ -1,10 +1,10 @@
 //! The table of console commands: word, argument, role, how it compares with PgBouncer's, help, function.
 //! To add a command: a row, and its function below.
 
-use messages::{Command, ReplyPart, Role, ShutdownMode};
+use messages::{Command, ConsoleClient, ReplyPart, Role, ShutdownMode};
 use settings::Compat;
 
-use crate::interface::{Operation, Output};
+use crate::interface::{Operation, OperationKind, Output};
 use crate::machine::dispatch::CommandContext;
 use crate::request::Purpose;
 use crate::views::VIEWS;
@@ -203,7 +203,7 @@ fn set_detached(
 ) -> Result<(), CommandError> {
     let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };
     let host = host(control, &database, context.host.ok_or(CommandError::HostNeeded)?)?;
-    log_host_command(control, word, &database, &format!("{database} {host}"));
+    log_host_command(control, context, word, &database, &format!("{database} {host}"));
     control.pause_state.set_detached(&database, &host, detached);
     let order =
         |request| Command::Detach { request, database: database.clone(), host: host.clone(), detached };
@@ -265,6 +265,7 @@ fn kill(control: &mut Control, context: &CommandContext<'_>) -> Result<(), Comma
 
 fn kill_client(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
     let id = context.argument.unwrap_or_default().parse().map_err(|_| CommandError::BadClientId)?;
+    note_unlogged(control, context.sender, OperationKind::Command, "KILL_CLIENT", context.argument);
     let order = |request| Command::KillClient { request, id };
     control.request_all(Some(context.requester), Purpose::KillClient(0), false, order);
     Ok(())
@@ -272,6 +273,7 @@ fn kill_client(control: &mut Control, context: &CommandContext<'_>) -> Result<()
 
 fn cancel_client(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
     let id = context.argument.unwrap_or_default().parse().map_err(|_| CommandError::BadClientId)?;
+    note_unlogged(control, context.sender, OperationKind::Command, "CANCEL_CLIENT", context.argument);
     let order = |request| Command::CancelClient { request, id };
     control.request_all(Some(context.requester), Purpose::CancelClient(0), false, order);
     Ok(())
@@ -279,6 +281,7 @@ fn cancel_client(control: &mut Control, context: &CommandContext<'_>) -> Result<
 
 fn reset_queries(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
     let database = database(control, context, "reset queries of")?;
+    note_unlogged(control, context.sender, OperationKind::Command, "RESET_QUERIES", context.argument);
     control.broadcast(&Command::ResetQueries { database });
     control.complete(context.requester, "RESET_QUERIES");
     Ok(())
@@ -294,12 +297,12 @@ fn shutdown(control: &mut Control, context: &CommandContext<'_>) -> Result<(), C
     match mode {
         // As in PgBouncer, no reply: the connection lasts as long as the process.
         None => {
-            log_command(control, "SHUTDOWN", None);
+            log_command(control, context, "SHUTDOWN", None);
             control.push(Output::Exit);
         }
         Some(mode) => {
             let word = if mode == ShutdownMode::WaitForServers { "SERVERS" } else { "CLIENTS" };
-            log_command(control, &format!("SHUTDOWN WAIT_FOR_{word}"), None);
+            log_command(control, context, &format!("SHUTDOWN WAIT_FOR_{word}"), None);
             // Listeners are closed before the reply is sent.
             control.begin_shutdown(mode);
             control.complete(context.requester, "SHUTDOWN");
@@ -344,6 +347,9 @@ impl Control {
         }
         let changed = settings::set(&self.config, key, value);
         let changed = changed.map_err(|fault| CommandError::Setting { key: key.to_owned(), fault })?;
+        let shown = settings::shown_value(&changed, key).unwrap_or_default();
+        let argument = format!("{} = {shown}", key.to_ascii_lowercase());
+        note_unlogged(self, context.sender, OperationKind::Edit, "SET", Some(&argument));
         self.apply_setting(context.requester, key, value, changed);
         Ok(())
     }
@@ -351,28 +357,73 @@ impl Control {
 
 /// What PgBouncer logs of a command, whether it then succeeds or not.
 fn log_issued(control: &mut Control, word: &str, context: &CommandContext<'_>) {
-    log_command(control, word, context.argument);
+    log_command(control, context, word, context.argument);
 }
 
-pub(crate) fn log_command(control: &mut Control, command: &str, argument: Option<&str>) {
-    log_operation(control, command, argument, argument);
+pub(crate) fn log_command(
+    control: &mut Control,
+    context: &CommandContext<'_>,
+    command: &str,
+    argument: Option<&str>,
+) {
+    log_operation(control, context, command, argument, argument);
 }
 
 /// The same of a command about a host of a database.
-pub(crate) fn log_host_command(control: &mut Control, command: &str, database: &str, argument: &str) {
-    log_operation(control, command, Some(argument), Some(database));
+pub(crate) fn log_host_command(
+    control: &mut Control,
+    context: &CommandContext<'_>,
+    command: &str,
+    database: &str,
+    argument: &str,
+) {
+    log_operation(control, context, command, Some(argument), Some(database));
 }
 
-fn log_operation(control: &mut Control, command: &str, argument: Option<&str>, database: Option<&str>) {
+fn log_operation(
+    control: &mut Control,
+    context: &CommandContext<'_>,
+    command: &str,
+    argument: Option<&str>,
+    database: Option<&str>,
+) {
     match argument {
         Some(name) => control.log(format!("{command} '{name}' command issued")),
         None => control.log(format!("{command} command issued")),
     }
+    let kind = if command == "RELOAD" { OperationKind::Reload } else { OperationKind::Command };
+    note(control, context.sender, kind, command, argument, database);
+}
+
+/// What PgBouncer does not log, on the console: the audit trail has it. The panel notes its own requests.
+pub(crate) fn note_unlogged(
+    control: &mut Control,
+    sender: Option<&ConsoleClient>,
+    kind: OperationKind,
+    command: &str,
+    argument: Option<&str>,
+) {
+    if sender.is_some() {
+        note(control, sender, kind, command, argument, None);
+    }
+}
+
+fn note(
+    control: &mut Control,
+    sender: Option<&ConsoleClient>,
+    kind: OperationKind,
+    command: &str,
+    argument: Option<&str>,
+    database: Option<&str>,
+) {
+    let ConsoleClient { user, from } = sender.cloned().unwrap_or_default();
     control.push(Output::Operated(Operation {
+        user,
+        from,
         command: command.to_owned(),
         argument: argument.map(str::to_owned),
         database: database.map(str::to_owned),
-        is_reload: command == "RELOAD",
+        kind,
     }));
 }
 

@@ -2,8 +2,8 @@
 //! The commands and views themselves are in the tables.
 
 use messages::{
-    AdminQuery, Cell, Column, ColumnType, Command, Listing, ReplyPart, RequestId, Role, StatementMode,
-    Subject,
+    AdminQuery, Cell, Column, ColumnType, Command, ConsoleClient, Listing, ReplyPart, RequestId, Role,
+    StatementMode, Subject,
 };
 
 use crate::aggregate::Aggregate;
@@ -20,6 +20,8 @@ const TIMEOUT_US: u64 = 5_000_000;
 /// A statement with its requester, passed to a command.
 pub(crate) struct CommandContext<'a> {
     pub(crate) requester: Requester,
+    /// Who asks on the console; None in the panel.
+    pub(crate) sender: Option<&'a ConsoleClient>,
     pub(crate) role: Role,
     pub(crate) argument: Option<&'a str>,
     /// The host of the database that is the argument.
@@ -38,8 +40,14 @@ impl Control {
     /// Executes a console statement; the reply may follow when the shards have answered.
     pub(crate) fn answer(&mut self, query: AdminQuery) {
         let requester = Requester::of(&query);
-        let context =
-            CommandContext { requester, role: query.role, argument: None, host: None, sql: &query.sql };
+        let context = CommandContext {
+            requester,
+            sender: Some(&query.sender),
+            role: query.role,
+            argument: None,
+            host: None,
+            sql: &query.sql,
+        };
         let read = console::parse(&query.sql, query.parameters.as_deref());
         if query.mode == StatementMode::Describe {
             return self.describe(&context, read);
@@ -54,8 +62,8 @@ impl Control {
     pub(crate) fn answer_panel(&mut self, panel_query: PanelQuery) {
         let sql = panel_query.display_text();
         let requester = Requester::Panel { id: panel_query.id };
-        let context =
-            CommandContext { requester, role: panel_query.role, argument: None, host: None, sql: &sql };
+        let role = panel_query.role;
+        let context = CommandContext { requester, sender: None, role, argument: None, host: None, sql: &sql };
         self.run(context, &panel_query.statement);
     }
 

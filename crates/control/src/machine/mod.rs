@@ -26,6 +26,7 @@ use settings::Config;
 use telemetry::{Level, Record};
 
 use self::pool_changes::PoolEditor;
+use self::quotas::QuotaChange;
 use self::switchover::Held;
 use crate::CommandError;
 use crate::aggregate::Aggregate;
@@ -60,7 +61,7 @@ pub struct Control {
     pub(crate) loading: VecDeque<Loading>,
     pub(crate) pools: PoolEditor,
     /// Lines of `quotas_file` that are being changed, and for whom.
-    pub(crate) quota_changes: VecDeque<(Requester, String)>,
+    pub(crate) quota_changes: VecDeque<QuotaChange>,
     /// The members of roles that are groups, as far as PostgreSQL has said who they are.
     pub(crate) role_members: quota::RoleMembers,
     /// Server queries that are EXPLAINs.

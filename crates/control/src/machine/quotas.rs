@@ -4,14 +4,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use messages::ReplyPart;
+use messages::{ConsoleClient, ReplyPart};
 use quota::{RoleMembers, RoleQuestion, Rules};
 use settings::{Config, quotas_path};
 
-use crate::interface::Output;
+use crate::interface::{OperationKind, Output};
+use crate::machine::commands;
 use crate::machine::dispatch::CommandContext;
 use crate::request::Requester;
 use crate::{CommandError, Control};
+
+/// A line of `quotas_file` that is being changed, and for whom.
+#[derive(Debug)]
+pub(crate) struct QuotaChange {
+    requester: Requester,
+    /// None in the panel.
+    sender: Option<ConsoleClient>,
+    line: String,
+}
 
 /// Begins a line of the note for a process that takes over.
 const NOTE: &str = "quota_role\t";
@@ -21,17 +31,18 @@ impl Control {
     pub(crate) fn set_quota(&mut self, context: &CommandContext<'_>, line: &str) -> Result<(), CommandError> {
         let Some(path) = quotas_path(&self.config.global) else { return Err(CommandError::NoQuotasFile) };
         let path = path.to_owned();
-        self.quota_changes.push_back((context.requester, line.to_owned()));
-        self.push(Output::ChangeQuota { path, line: line.to_owned() });
+        let (requester, sender, line) = (context.requester, context.sender.cloned(), line.to_owned());
+        self.quota_changes.push_back(QuotaChange { requester, sender, line: line.clone() });
+        self.push(Output::ChangeQuota { path, line });
         Ok(())
     }
 
     /// The file was written, or could not be.
     pub(crate) fn quota_changed(&mut self, outcome: Result<Rules, String>) {
-        let Some((requester, line)) = self.quota_changes.pop_front() else { return };
+        let Some(change) = self.quota_changes.pop_front() else { return };
         match outcome {
-            Ok(rules) => self.quota_is_set(requester, &line, rules),
-            Err(why) => self.refuse(requester, &CommandError::Quota(why)),
+            Ok(rules) => self.quota_is_set(&change, rules),
+            Err(why) => self.refuse(change.requester, &CommandError::Quota(why)),
         }
     }
 
@@ -77,10 +88,12 @@ impl Control {
         !self.role_members.0.is_empty()
     }
 
-    fn quota_is_set(&mut self, requester: Requester, line: &str, rules: Rules) {
+    fn quota_is_set(&mut self, change: &QuotaChange, rules: Rules) {
+        let QuotaChange { requester, sender, line } = change;
         self.log(format!("SET QUOTA {line}"));
+        commands::note_unlogged(self, sender.as_ref(), OperationKind::Edit, "SET QUOTA", Some(line));
         self.put_in_force(Config { quotas: Arc::new(rules), ..Config::clone(&self.config) });
-        self.reply(requester, vec![ReplyPart::Complete("SET")], true);
+        self.reply(*requester, vec![ReplyPart::Complete("SET")], true);
     }
 }
 
@@ -108,10 +121,15 @@ mod tests {
             .input(Input::QuotaChanged(Rules::read(b"user a connections hard=1").map_err(|_| String::new())));
         assert!(!harness.control.config().quotas.is_empty());
         assert_eq!((harness.tag(), harness.told.len()), ("SET", 1));
+        let noted: Vec<_> =
+            harness.operations.iter().map(|one| (&*one.user, &*one.command, one.kind)).collect();
+        assert_eq!(noted, [("boss", "SET QUOTA", OperationKind::Edit)]);
+        let line = harness.operations[0].argument.as_deref();
+        assert_eq!(line, Some("user \"al ice\" queries/day soft=3 hard=5"));
         harness.ask("SET QUOTA user alice queries/day soft=6 hard=5");
         harness.input(Input::QuotaChanged(Err("soft limit 6 is above the hard limit 5".to_owned())));
         assert_eq!(harness.error(), ("22023", "SET QUOTA failed: soft limit 6 is above the hard limit 5"));
-        assert_eq!(harness.told.len(), 1);
+        assert_eq!((harness.told.len(), harness.operations.len()), (1, 1), "what failed is no change");
     }
 
     #[test]

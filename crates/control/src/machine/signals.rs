@@ -3,19 +3,20 @@
 use messages::{ShutdownMode, Signal};
 
 use crate::Control;
-use crate::interface::{Operation, Output};
+use crate::interface::{Operation, OperationKind, Output};
 
 impl Control {
     pub(crate) fn signal(&mut self, signal: Signal) {
         match signal {
             Signal::Hup => {
                 self.log("got SIGHUP, re-reading config");
-                let command = "SIGHUP".to_owned();
                 self.push(Output::Operated(Operation {
-                    command,
+                    user: String::new(),
+                    from: String::new(),
+                    command: "SIGHUP".to_owned(),
                     argument: None,
                     database: None,
-                    is_reload: true,
+                    kind: OperationKind::Reload,
                 }));
                 self.request_reload(None);
             }
@@ -114,9 +115,13 @@ mod tests {
         let done: Vec<_> = harness
             .operations
             .iter()
-            .map(|one| (one.command.as_str(), one.argument.as_deref(), one.is_reload))
+            .map(|one| (one.command.as_str(), one.argument.as_deref(), one.kind, one.user.as_str()))
             .collect();
-        assert_eq!(done, [("PAUSE", Some("app"), false), ("SIGHUP", None, true)]);
+        let expected = [
+            ("PAUSE", Some("app"), OperationKind::Command, "boss"),
+            ("SIGHUP", None, OperationKind::Reload, ""),
+        ];
+        assert_eq!(done, expected);
     }
 
     #[test]

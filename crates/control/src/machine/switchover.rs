@@ -51,7 +51,7 @@ pub(crate) fn switch_over(control: &mut Control, context: &CommandContext<'_>) -
         Some(written) => Some(candidate(known.members.iter(), name, written)?),
     };
     let target = candidate.as_ref().map(|candidate| format!("{name} TO {candidate}"));
-    log_host_command(control, "SWITCHOVER", name, target.as_deref().unwrap_or(name));
+    log_host_command(control, context, "SWITCHOVER", name, target.as_deref().unwrap_or(name));
     let name = name.to_owned();
     control.hold(context.requester, &name, Switchover { id: 0, urls, leader, candidate });
     Ok(())

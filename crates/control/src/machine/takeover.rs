@@ -18,7 +18,7 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
         return Err(CommandError::ShuttingDown);
     }
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
-    log_command(control, "TAKEOVER", None);
+    log_command(control, context, "TAKEOVER", None);
     let note = control.pause_state.note() + &control.topologies.note() + &control.role_members_note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");

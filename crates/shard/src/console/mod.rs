@@ -3,7 +3,7 @@
 //! Owns the greeting of the `pgbouncer` database, taking messages out of the stream one at a time, and the order of the
 //! answers, in the simple and in the extended protocol. Never knows a command.
 
-use messages::{AdminQuery, AdminReply, ReplyPart, Report, Role, StatementMode};
+use messages::{AdminQuery, AdminReply, ConsoleClient, ReplyPart, Report, Role, StatementMode};
 use telemetry::{Counters, Level};
 use wire::backend::Status;
 use wire::tag::frontend as tag;
@@ -13,7 +13,8 @@ use crate::client::Phase;
 use crate::console_session::answer::Formats;
 use crate::console_session::{ConsoleSession, PendingStatement, Refused, answer};
 use crate::core::Core;
-use crate::link::client_end;
+use crate::link::{client_end, slow_login};
+use crate::log_format::peer;
 use crate::{Action, ConnId};
 
 /// A statement (or whatever a console client sends as one) may be this long.
@@ -61,8 +62,8 @@ impl Console {
         });
         self.counters.client_login_count += 1;
         core.act(Action::LoginComplete { conn });
-        self.console_goes_on(core, conn);
         slow_login::succeeded(core, conn);
+        self.console_goes_on(core, conn);
     }
 
     /// Bytes of a console client.
@@ -200,12 +201,13 @@ impl Console {
         session.asked = asked;
         client.request_us = now_us;
         let (client_id, role) = (client.id, session.role);
+        let sender = ConsoleClient { user: client.login_user.to_string(), from: peer(client.peer) };
         if mode == StatementMode::Run {
             // Now and not when it is over: SHOW STATS and SHOW TOTALS count themselves.
             self.counters.query_count += 1;
             self.counters.xact_count += 1;
         }
-        let query = AdminQuery { shard, client: conn.0, client_id, role, sql, parameters, mode };
+        let query = AdminQuery { shard, client: conn.0, client_id, sender, role, sql, parameters, mode };
         core.report(Report::Query(query));
     }
 
