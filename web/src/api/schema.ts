@@ -1041,7 +1041,7 @@ export interface components {
              * @description Microseconds since 1970.
              */
             time_us: number;
-            /** @description The user or the token's name; empty where it was no caller of the panel's. */
+            /** @description The user or the token's name, or the user of the console; empty for signals, and for what the panel has had done, of which its request has an entry. */
             user?: string;
         };
         /** @description An entry as the API shows it. */
@@ -1940,9 +1940,18 @@ export interface components {
             errors: number;
             fingerprint: string;
             /** Format: double */
+            io_seconds: number;
+            /**
+             * Format: double
+             * @description What servers were found waiting for in it, in all (`track_lock_waits`): part of its time.
+             */
+            lock_seconds: number;
+            /** Format: double */
             max_seconds: number;
             /** Format: double */
             mean_seconds: number;
+            /** Format: double */
+            other_seconds: number;
             /** Format: double */
             p95_seconds: number;
             /**
@@ -2061,7 +2070,7 @@ export interface components {
             period: string | null;
             /** @description RFC 3339; null where the resource has no period. */
             period_ends: string | null;
-            /** @description `connections`, `server_seconds`, `queries`, `bytes`. */
+            /** @description `connections`, `server_seconds`, `queries`, `bytes`, `storage`, `temp_files`. */
             resource: string;
             /**
              * Format: int64
