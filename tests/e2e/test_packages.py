@@ -174,3 +174,10 @@ def test_what_weir_pgbouncer_has_made_it_takes_away(booted, packages):
     assert booted.property("pgbouncer.service", "ActiveState") == "active"
     booted.run("apt-get purge -y weir-pgbouncer weir")
     assert sorted(files(booted) - before) == []
+
+
+def test_lintian_finds_nothing(packages):
+    files = sorted(packages("0.2.0").glob("*.deb"))
+    assert len(files) == 3
+    found = host.run(["lintian", "--fail-on", "error,warning", "--tag-display-limit", "0", *files], as_user=False, check=False)
+    assert found.returncode == 0, found.stdout
