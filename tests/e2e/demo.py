@@ -1,4 +1,4 @@
-"""A demo that runs: `weir-bench demo` or another of its programs, made short, with what it has said so far."""
+"""A demo that runs: `weir-harness demo` or another of its programs, made short, with what it has said so far."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ import host
 import panel
 from weir import PROGRAM
 
-LAB = PROGRAM.with_name("weir-bench")
+LAB = PROGRAM.with_name("weir-harness")
 PATIENCE = 240  # for a demo on a machine that has all other tests to run
 
 

@@ -9,7 +9,7 @@ import pytest
 from weir import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[2]
-LAB = PROGRAM.with_name("weir-bench")
+LAB = PROGRAM.with_name("weir-harness")
 ROWS = {
     "simple-50": ["direct", "weir-epoll"],
     "connect-scram": ["weir-epoll"],
@@ -22,7 +22,7 @@ ROWS = {
 
 
 @pytest.mark.weir_only
-@pytest.mark.skipif(not LAB.exists(), reason="weir-bench is not beside Weir: cargo build -p weir-bench")
+@pytest.mark.skipif(not LAB.exists(), reason="weir-harness is not beside Weir: cargo build -p weir-harness")
 def test_the_full_table_can_be_measured(tmp_path):
     # Long enough that fifty handshakes are over on a machine that has other tests to run.
     command = [LAB, "full", "--quick", "--seconds", "4", "--weir", PROGRAM, "--out", tmp_path, "--rows", ",".join(ROWS)]

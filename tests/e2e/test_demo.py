@@ -13,7 +13,7 @@ from demo import LAB, PATIENCE, Demo
 
 pytestmark = [
     pytest.mark.weir_only,
-    pytest.mark.skipif(not LAB.exists(), reason="weir-bench is not beside Weir: cargo build -p weir-bench"),
+    pytest.mark.skipif(not LAB.exists(), reason="weir-harness is not beside Weir: cargo build -p weir-harness"),
 ]
 
 

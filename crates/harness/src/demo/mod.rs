@@ -1,4 +1,4 @@
-//! `weir-bench demo`: the tutorial's journey. A PostgreSQL with 100 connections; 50 clients and 150 clients, direct and through
+//! `weir-harness demo`: the tutorial's journey. A PostgreSQL with 100 connections; 50 clients and 150 clients, direct and through
 //! a pool whose size a short sweep has found; the lab measures and reports them as `weir bench compare` does. Beside it stands
 //! Weir with its control panel, to look around in. No run gets a delay, a throttle or any other handicap.
 

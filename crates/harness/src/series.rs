@@ -21,7 +21,7 @@ pub struct Common {
     #[arg(long, env = "PGBOUNCER", default_value = "/usr/sbin/pgbouncer")]
     pub pgbouncer: PathBuf,
     /// Directory of the subjects' files
-    #[arg(long, default_value = "crates/bench/configs")]
+    #[arg(long, default_value = "crates/harness/configs")]
     pub configs: PathBuf,
     /// Directory of PostgreSQL's programs, where they are not in the usual places
     #[arg(long, env = "WEIR_PG_BIN")]

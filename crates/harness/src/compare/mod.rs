@@ -1,4 +1,4 @@
-//! `weir-bench compare`: Weir on both I/O drivers, PgBouncer, and no pooler at all, in one interleaved series on
+//! `weir-harness compare`: Weir on both I/O drivers, PgBouncer, and no pooler at all, in one interleaved series on
 //! one PostgreSQL. What counts is the ratio within the series: absolute figures drift from machine to machine.
 
 mod idle;

@@ -1,4 +1,4 @@
-//! `weir-bench panel`: what the data path notices of the control panel. Pairs of runs at half of the peak load, one with
+//! `weir-harness panel`: what the data path notices of the control panel. Pairs of runs at half of the peak load, one with
 //! requests to the panel's API and one without, in random order; the difference of their p99, pair by pair.
 //!
 //! Owns the plan of the series. What the requests are is in `requests`, what follows from the figures in `report`.

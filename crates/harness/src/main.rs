@@ -1,4 +1,4 @@
-//! `weir-bench`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of its
+//! `weir-harness`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of its
 //! programs, and turns an error into a sentence and an exit code (130 after Ctrl-C, as a shell expects).
 #![forbid(unsafe_code)]
 
@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lab::error::LabError;
 use lab::interrupt::Interrupt;
-use weir_bench::{compare, demo, full, panel, replicas};
+use weir_harness::{compare, demo, full, panel, replicas};
 
 const AFTER_CTRL_C: u8 = 130;
 
 #[derive(Debug, Parser)]
-#[command(name = "weir-bench", about = "What a pool is worth: pgbench on a private PostgreSQL", version)]
+#[command(name = "weir-harness", about = "What a pool is worth: pgbench on a private PostgreSQL", version)]
 struct Arguments {
     #[command(subcommand)]
     program: Program,
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     let interrupt = match Interrupt::install() {
         Ok(interrupt) => interrupt,
         Err(error) => {
-            eprintln!("weir-bench: cannot watch for signals: {error}");
+            eprintln!("weir-harness: cannot watch for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -51,11 +51,11 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(LabError::Interrupted) => {
-            eprintln!("weir-bench: stopped; nothing is left behind");
+            eprintln!("weir-harness: stopped; nothing is left behind");
             ExitCode::from(AFTER_CTRL_C)
         }
         Err(error) => {
-            eprintln!("weir-bench: {error}");
+            eprintln!("weir-harness: {error}");
             ExitCode::FAILURE
         }
     }
@@ -69,7 +69,9 @@ mod tests {
     #[test]
     fn the_command_line_is_sound_and_its_defaults_are_the_issues() {
         Arguments::command().debug_assert();
-        let Ok(arguments) = Arguments::try_parse_from(["weir-bench", "demo"]) else { panic!("no defaults") };
+        let Ok(arguments) = Arguments::try_parse_from(["weir-harness", "demo"]) else {
+            panic!("no defaults")
+        };
         let Program::Demo(options) = arguments.program else { panic!("not the demo") };
         assert_eq!((options.seconds, options.scale, options.pool_size, options.keep), (15, 50, None, None));
     }

@@ -1,4 +1,4 @@
-//! `weir-bench full`: every scenario of the table in `rows.rs`, every subject, interleaved rounds, and a report that
+//! `weir-harness full`: every scenario of the table in `rows.rs`, every subject, interleaved rounds, and a report that
 //! says with which certainty each bar is reached. `compare` is its quick sister.
 
 mod account;

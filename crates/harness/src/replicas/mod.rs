@@ -1,4 +1,4 @@
-//! `weir-bench replicas`: a primary and its streaming standbys behind one entry with `read_write_split`. First pgbench reads and writes through it, and
+//! `weir-harness replicas`: a primary and its streaming standbys behind one entry with `read_write_split`. First pgbench reads and writes through it, and
 //! SHOW HOSTS says where the reads went. Then clients write and read back what they wrote while the primary is killed and a standby promoted, and a
 //! ledger says what became of each transaction.
 
