@@ -66,7 +66,7 @@ quota-figures: ## what quotas of 10,000 databases with a client each cost
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel
 
-build: ## target/release/weir; without the panel where Node is missing and cannot be installed
+build: ## target/release/weir and weir-bench, the lab; without the panel where Node is missing and cannot be installed
 	@scripts/build
 
 advisories: ## asks the RustSec database about the libraries (needs cargo-deny and the network)
@@ -79,9 +79,10 @@ lint: ## what `make test` checks before it runs anything
 	@python3 scripts/run-tests format clippy layers tidy
 
 # Run `make build` as yourself first: installing as root then needs no compiler.
-install: ## binary, man page, sample configuration and systemd unit (PREFIX, DESTDIR)
-	@test -x $(BUILT)/weir || $(MAKE) build
+install: ## both binaries, man pages, sample configuration and systemd unit (PREFIX, DESTDIR)
+	@test -x $(BUILT)/weir -a -x $(BUILT)/weir-bench || $(MAKE) build
 	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
+	install -Dm755 $(BUILT)/weir-bench $(BINDIR)/weir-bench
 	install -Dm644 packaging/weir.1 $(MANDIR)/weir.1
 	install -d $(ETCDIR)
 	@# Under systemd /tmp is private, so the unix socket is in the directory that the unit makes.
@@ -96,7 +97,7 @@ install: ## binary, man page, sample configuration and systemd unit (PREFIX, DES
 	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
 
 uninstall: ## removes what `make install` wrote, except an edited weir.ini (PREFIX, DESTDIR)
-	rm -f $(BINDIR)/weir $(MANDIR)/weir.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
+	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
 	! cmp -s $(ETCDIR)/weir.ini $(ETCDIR)/weir.ini.sample || rm -f $(ETCDIR)/weir.ini
 	rm -f $(ETCDIR)/weir.ini.sample
 	-test ! -d $(ETCDIR) || rmdir --ignore-fail-on-non-empty $(ETCDIR)

@@ -1,6 +1,8 @@
 //! The command line, as PgBouncer's: what scripts and service files say today goes on being understood.
 //! `boot.rs` and `generate.rs` act on the options.
 
+use std::ffi::OsString;
+
 use clap::error::ErrorKind;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
@@ -69,9 +71,13 @@ pub(crate) enum Task {
     Panel(CredentialTask),
     /// Show, set and report quotas: what users, groups, databases and application_names may use.
     Quota(Box<QuotaTask>),
-    /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours.
-    #[command(subcommand, after_help = lab::status::STATUSES)]
-    Bench(Box<lab::command::Task>),
+    /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours: the program weir-bench.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What weir-bench is given: compare, sweep, replay or report, and its options; weir bench help lists them.
+        #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 const IMPORT_HELP: &str = "Without --output the configuration goes to standard output and the list to standard error. \
@@ -144,13 +150,8 @@ pub(crate) struct CliExit {
 }
 
 impl Options {
-    /// Whether the words are for the lab, whose usage errors have a status of their own.
-    pub(crate) fn is_bench(words: impl IntoIterator<Item = std::ffi::OsString>) -> bool {
-        words.into_iter().nth(1).is_some_and(|word| word == "bench")
-    }
-
     /// Reads the command line; the first word is the program's own name.
-    pub(crate) fn read(words: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Options, CliExit> {
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, CliExit> {
         Options::try_parse_from(words).map_err(|fault| CliExit {
             text: fault.to_string(),
             is_help: fault.kind() == ErrorKind::DisplayHelp,
@@ -162,6 +163,16 @@ impl Options {
         let verbose = (self.verbose > 0).then(|| ("verbose", self.verbose.to_string()));
         let user = self.user.clone().map(|user| ("user", user));
         verbose.into_iter().chain(user).collect()
+    }
+}
+
+/// `weir help bench …` is for weir-bench, where it is installed: its words.
+pub(crate) fn help_of_bench(words: &[OsString]) -> Option<Vec<OsString>> {
+    match words {
+        [_, help, bench, rest @ ..] if help == "help" && bench == "bench" => {
+            Some(std::iter::once("help".into()).chain(rest.iter().cloned()).collect())
+        }
+        _ => None,
     }
 }
 
@@ -216,14 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn the_lab_is_a_task_and_a_file_of_its_name_is_not() {
-        let bench = read("bench sweep --quick").expect("a task");
-        assert!(
-            matches!(&bench.task, Some(Task::Bench(task)) if matches!(**task, lab::command::Task::Sweep(_)))
+    fn the_labs_words_are_passed_on_as_they_are() {
+        for line in
+            ["sweep --quick", "--help", "-V", "help sweep", "replay -- x --verb", "report --color never"]
+        {
+            let bench = read(&format!("bench {line}")).expect("a task");
+            let words = line.split(' ').map(Into::into).collect();
+            assert_eq!(bench.task, Some(Task::Bench { words }));
+        }
+        assert_eq!(
+            read("bench").expect("weir-bench says what it lacks").task,
+            Some(Task::Bench { words: vec![] })
         );
-        let words = |line: &str| line.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
-        assert!(Options::is_bench(words("weir bench")) && !Options::is_bench(words("weir bench.ini")));
-        assert!(read("bench").is_err_and(|no| no.text.contains("sweep")));
+        assert!(read("bench.ini").is_ok_and(|options| options.task.is_none()), "a file of that name");
+        let help = |line: &str| help_of_bench(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        assert_eq!(help("weir help bench sweep"), Some(vec!["help".into(), "sweep".into()]));
+        assert_eq!((help("weir help check"), help("weir bench help")), (None, None));
     }
 
     #[test]
@@ -231,8 +250,7 @@ mod tests {
         for (line, word) in [
             ("help", "--daemon"),
             ("help check", "FILE.ini"),
-            ("help bench sweep", "--pool-sizes"),
-            ("bench help compare", "--pool-size"),
+            ("help bench", "weir-bench"),
             ("panel help", "token"),
         ] {
             assert!(read(line).is_err_and(|no| no.is_help && no.text.contains(word)), "{line}");

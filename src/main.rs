@@ -1,6 +1,7 @@
 //! The `weir` binary: wiring only. Options to a booted process, or to the document that was asked for.
 #![forbid(unsafe_code)]
 
+mod bench_command;
 mod boot;
 mod check;
 mod cli;
@@ -21,6 +22,7 @@ mod takeover;
 mod tls;
 mod workers;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,7 +34,11 @@ use cli::{Options, Task};
 use logging::Logger;
 
 fn main() -> ExitCode {
-    match Options::read(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(words) = cli::help_of_bench(&words).filter(|_| bench_command::find().is_ok()) {
+        return bench_command::run(&words);
+    }
+    match Options::read(words) {
         Ok(options) if options.version => {
             print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION))
         }
@@ -40,11 +46,7 @@ fn main() -> ExitCode {
         Ok(Options { task: Some(Task::Import(task)), .. }) => pgpool::run(&task),
         Ok(Options { task: Some(Task::Quota(task)), .. }) => quota_command::run(&task),
         Ok(Options { task: Some(Task::Panel(task)), .. }) => credentials::run(&task),
-        Ok(Options { task: Some(Task::Bench(task)), .. }) => {
-            driver::signals::unblock(); // The panel starts it too, from a process that waits for its signals.
-            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            lab::command::run(&task, words, env!("CARGO_PKG_VERSION")).into()
-        }
+        Ok(Options { task: Some(Task::Bench { words }), .. }) => bench_command::run(&words),
         Ok(options) => match options.generate {
             Some(document) => print(&generate::generate(document)),
             None => serve(&options),
@@ -52,8 +54,7 @@ fn main() -> ExitCode {
         Err(no) if no.is_help => print(&no.text),
         Err(no) => {
             let _ = write!(std::io::stderr(), "{}", no.text);
-            let is_bench = Options::is_bench(std::env::args_os());
-            if is_bench { lab::status::Status::Usage.into() } else { ExitCode::FAILURE }
+            ExitCode::FAILURE
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn start(
         version: control::VERSION,
         state_dir: state_dir(config),
         takes_over,
-        workloads: lab::workload::NAMES,
+        find_lab: || crate::bench_command::find().map(drop),
     })
 }
 

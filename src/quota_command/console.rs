@@ -1,15 +1,37 @@
 //! The console of the running process, over its unix socket: as the same user of the system, who needs no password there.
+//!
+//! Owns the connection and how long an answer may take; simple queries, one at a time. What is asked is the command's.
 
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use lab::client::{Client, Rows};
 use settings::Config;
+use wire::frame::Frames;
+use wire::tag::backend as tag;
+use wire::{backend, encode};
 
 /// The console's database, and its user on the unix socket.
-const CONSOLE: &str = "pgbouncer";
+const CONSOLE: &[u8] = b"pgbouncer";
 
-pub(super) struct Console(Client);
+/// What the process's log calls it.
+const APPLICATION_NAME: &[u8] = b"weir quota";
+
+/// A row of the console is far shorter.
+const FRAME_BYTES: u32 = 1 << 20;
+
+/// How long the next bytes of an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rows of text values; `None` is NULL.
+pub(super) type Rows = Vec<Vec<Option<String>>>;
+
+/// A connection that is logged in.
+pub(super) struct Console {
+    stream: UnixStream,
+    frames: Frames,
+}
 
 impl Console {
     /// Connects to the process that this configuration is of.
@@ -17,9 +39,7 @@ impl Console {
         let Some(path) = socket(config) else {
             return Err("the console is reached by the unix socket, and unix_socket_dir is empty".to_owned());
         };
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        let client = Client::connect_unix(directory, config.global.listen_port, CONSOLE, CONSOLE);
-        client.map(Console).map_err(|why| {
+        UnixStream::connect(&path).map_err(|why| why.to_string()).and_then(Console::log_in).map_err(|why| {
             format!("cannot use the console of the running process ({}): {why}", path.display())
         })
     }
@@ -31,10 +51,117 @@ impl Console {
 
     /// The rows of a statement.
     pub(super) fn rows(&mut self, statement: &str) -> Result<Rows, String> {
-        self.0.query(statement).map_err(|why| why.to_string())
+        let mut query = Vec::new();
+        encode::query(&mut query, statement.as_bytes());
+        self.send(&query)?;
+        self.until_ready()
     }
+
+    fn log_in(stream: UnixStream) -> Result<Console, String> {
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
+        let mut console = Console { stream, frames: Frames::new(FRAME_BYTES) };
+        let mut startup = Vec::new();
+        let parameters: [(&[u8], &[u8]); 3] =
+            [(b"user", CONSOLE), (b"database", CONSOLE), (b"application_name", APPLICATION_NAME)];
+        encode::startup(&mut startup, wire::startup::Version::V3_0, &parameters);
+        console.send(&startup)?;
+        console.until_ready()?;
+        Ok(console)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.write_all(bytes).map_err(|why| why.to_string())
+    }
+
+    /// Reads up to ReadyForQuery: the rows, or the error that came.
+    fn until_ready(&mut self) -> Result<Rows, String> {
+        let (mut rows, mut error) = (Rows::new(), None);
+        loop {
+            let (tag, body) = self.message()?;
+            match tag {
+                tag::DATA_ROW => rows.extend(row(&body)),
+                tag::READY => return error.map_or(Ok(rows), Err),
+                tag::AUTHENTICATION
+                    if backend::authentication(&body) != Some(backend::Authentication::Ok) =>
+                {
+                    return Err("the console asks for a password".to_owned());
+                }
+                tag::ERROR => {
+                    let fields = wire::error::parse(&body);
+                    let text = |field: Option<&[u8]>| {
+                        String::from_utf8_lossy(field.unwrap_or_default()).into_owned()
+                    };
+                    let words = format!("{}:  {}", text(fields.severity()), text(fields.message()));
+                    if fields.severity() != Some(b"ERROR") {
+                        return Err(words);
+                    }
+                    error = Some(words);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn message(&mut self) -> Result<(u8, Vec<u8>), String> {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            if let Some(message) =
+                self.frames.pop().map_err(|_| "its answer is not the protocol".to_owned())?
+            {
+                return Ok(message);
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err("it has closed the connection".to_owned()),
+                Ok(count) => self.frames.push(&buffer[..count]),
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                Err(why) if is_timeout(&why) => return Err("no answer in time".to_owned()),
+                Err(why) => return Err(why.to_string()),
+            }
+        }
+    }
+}
+
+fn is_timeout(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn row(body: &[u8]) -> Option<Vec<Option<String>>> {
+    let text = |value: Option<&[u8]>| value.map(|value| String::from_utf8_lossy(value).into_owned());
+    Some(backend::data_row(body)?.map(text).collect())
 }
 
 fn socket(config: &Config) -> Option<PathBuf> {
     driver::unix_path(&config.global).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// What a query's answer comes to, of a console that says this to it.
+    fn told(answer: &[u8]) -> Result<Rows, String> {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        let mut console = Console::log_in(own)?;
+        other.write_all(answer).unwrap();
+        other.shutdown(std::net::Shutdown::Write).unwrap();
+        console.rows("SHOW QUOTAS")
+    }
+
+    #[test]
+    fn rows_and_errors_are_read_up_to_the_end_of_an_answer() {
+        let rows = told(b"D\0\0\0\x10\0\x02\0\0\0\x02ab\xff\xff\xff\xffZ\0\0\0\x05I");
+        assert_eq!(rows, Ok(vec![vec![Some("ab".to_owned()), None]]));
+        let refused = told(b"E\0\0\0\x10SERROR\0Mno\0\0Z\0\0\0\x05I");
+        assert_eq!(refused, Err("ERROR:  no".to_owned()));
+        assert_eq!(told(b"D\0\0\0\x10\0").err().as_deref(), Some("it has closed the connection"));
+    }
+
+    #[test]
+    fn a_console_that_wants_a_password_is_said() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+        assert_eq!(Console::log_in(own).err().as_deref(), Some("the console asks for a password"));
+    }
 }

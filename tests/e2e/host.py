@@ -61,14 +61,16 @@ _numbers = itertools.count(1)
 
 
 def reachable_copy(program, scratch):
-    """The program itself, or, where root's umask or home may hide it, a copy that the unprivileged user can run."""
+    """The program itself, or, where root's umask or home may hide it, a copy that the unprivileged user can run, with weir-bench beside it."""
     if not USER:
         return Path(program)
-    target = scratch / Path(program).name
-    if not target.exists():
-        shutil.copy(program, target)
-        target.chmod(0o755)
-    return target
+    beside = Path(program).with_name("weir-bench")
+    for source in (Path(program), *([beside] if beside.exists() else [])):
+        target = scratch / source.name
+        if not target.exists():
+            shutil.copy(source, target)
+            target.chmod(0o755)
+    return scratch / Path(program).name
 
 
 def free_port():

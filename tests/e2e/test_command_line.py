@@ -35,7 +35,7 @@ def test_help(scratch):
 
 
 @pytest.mark.weir_only
-@pytest.mark.parametrize("words, told", [(["help"], "--daemon"), (["help", "check"], "FILE.ini"), (["bench", "help", "sweep"], "--pool-sizes")])
+@pytest.mark.parametrize("words, told", [(["help"], "--daemon"), (["help", "check"], "FILE.ini"), (["bench", "help", "sweep"], "--pool-sizes"), (["help", "bench", "sweep"], "--pool-sizes")])
 def test_help_is_a_word_too(scratch, words, told):
     done = host.run([program(), *words])
     assert told in done.stdout and not done.stderr

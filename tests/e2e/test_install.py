@@ -27,6 +27,8 @@ def installed(tmp_path):
 def test_everything_has_its_place(installed):
     root = installed()
     assert subprocess.run([root / "usr/bin/weir", "-V"], check=True, capture_output=True).stdout.startswith(b"PgBouncer")
+    bench = subprocess.run([root / "usr/bin/weir", "bench", "--version"], check=True, capture_output=True, env={"PATH": "/nonexistent"})
+    assert bench.stdout.startswith(b"weir-bench "), "it is beside weir"
     assert ".TH WEIR 1" in (root / "usr/share/man/man1/weir.1").read_text().replace('"', "")
     unit = (root / "usr/lib/systemd/system/weir.service").read_text()
     assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "@BINDIR@" not in unit

@@ -1,10 +1,11 @@
-"""`weir bench` as a user types it: what it leaves behind, how it ends, and what it says of bad input. No figure is looked at."""
+"""`weir-bench` as a user types it: what it leaves behind, how it ends, and what it says of bad input. No figure is looked at."""
 
 import fcntl
 import json
 import os
 import pty
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -14,7 +15,7 @@ import uuid
 import pytest
 
 import host
-from weir import PROGRAM
+from weir import BENCH, PROGRAM
 
 pytestmark = pytest.mark.weir_only
 
@@ -47,7 +48,7 @@ class Bench:
     def start(self, *words, **options):
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment["WEIR_PG_BIN"] = str(self.pg.bindir)
-        command = [PROGRAM, "bench", *map(str, words)]
+        command = [BENCH, *map(str, words)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
         return subprocess.Popen(command, cwd=self.directory, env=environment, **pipes)
 
@@ -299,11 +300,69 @@ def test_the_command_that_repeats_a_result_can_be_run_as_it_is(bench):
     done = bench.measure("replay", "own.sql", "--clients", 2, "--no-weir", *SHORT)
     again = next(line for line in done.stdout.splitlines() if line.startswith("Again: "))
     program, *words = shlex.split(again.removeprefix("Again: "))
-    assert program.endswith("weir") and words.pop(0) == "bench", again
+    assert program.endswith("weir-bench"), again
     repeated = bench.run(*words)
     assert repeated.returncode == 0, repeated.stdout + repeated.stderr
     (result,) = bench.directory.glob("weir-bench-*/result.json")
     assert json.loads(result.read_text())["command"] == bench.record()["command"]
+
+
+def named(path, words):
+    """A program that prints its arguments, its process id and what it is told of Weir, and ends as it is told to."""
+    path.write_text(f"#!/bin/sh\necho {words} $$ $WEIR_PROGRAM \"$@\"\nexit 3\n")
+    path.chmod(0o755)
+
+
+def test_weir_bench_becomes_the_program_beside_it_or_in_path(bench):
+    """`weir bench WORDS` is `weir-bench WORDS`, in the same process, with its status; beside weir comes before PATH."""
+    alone, path = bench.directory / "alone", bench.directory / "path"
+    alone.mkdir(), path.mkdir()
+    weir = shutil.copy(PROGRAM, alone)
+
+    def run(*words, **environment):
+        process = subprocess.Popen([weir, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": f".:{path}", **environment}, cwd=path)
+        stdout, stderr = process.communicate(timeout=60)
+        return process, stdout, stderr
+
+    for words in (["bench", "sweep", "--quick"], ["bench", "--help"], ["bench"]):
+        process, stdout, stderr = run(*words)
+        assert process.returncode == 1 and not stdout, stderr
+        assert "weir-bench is not installed" in stderr and str(alone) in stderr and "Install the program weir-bench" in stderr, stderr
+    process, stdout, stderr = run("help", "bench")
+    assert process.returncode == 0 and "weir-bench" in stdout, "what it is can be read all the same"
+    # A relative directory of PATH is no place to look in.
+    assert run("bench", PATH=".")[0].returncode == 1
+    named(path / "weir-bench", "of PATH")
+    assert run("bench", PATH=".")[0].returncode == 1
+    for words, passed in ((["bench", "sweep", "-x", "a b"], "sweep -x a b"), (["help", "bench", "sweep"], "help sweep"), (["bench", "--help"], "--help")):
+        process, stdout, _ = run(*words)
+        assert (process.returncode, stdout) == (3, f"of PATH {process.pid} {weir} {passed}\n")
+    named(alone / "weir-bench", "beside")
+    process, stdout, _ = run("bench", "-V")
+    assert (process.returncode, stdout) == (3, f"beside {process.pid} {weir} -V\n")
+    process, stdout, _ = run("bench", WEIR_PROGRAM="/other/weir")
+    assert stdout == f"beside {process.pid} /other/weir\n", "what is named stays"
+
+
+def test_the_weir_that_has_become_the_lab_is_measured_and_named_in_the_command(bench):
+    """Not the one beside weir-bench: another build, whose lab is the installed one."""
+    weir = shutil.copy(PROGRAM, bench.directory / "weir")
+    environment = {**{name: value for name, value in os.environ.items() if not name.startswith("PG")}, "WEIR_PG_BIN": str(bench.pg.bindir)}
+    environment["PATH"] = f"{BENCH.parent}:{environment['PATH']}"
+    command = [weir, "bench", "replay", "own.sql", "--clients", "2", *map(str, SHORT), "--server", bench.uri(), "--out", bench.out]
+    done = subprocess.run(command, cwd=bench.directory, env=environment, capture_output=True, text=True, timeout=480, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = bench.record()["command"]
+    assert again[again.index("--weir") + 1] == str(weir)
+
+
+def test_a_weir_that_is_not_there_is_said(bench):
+    alone = shutil.copy(BENCH, bench.directory)
+    environment = {"PATH": "/nonexistent", "WEIR_PG_BIN": str(bench.pg.bindir)}
+    for words, said in (([], "neither beside weir-bench nor in PATH"), (["--weir", "/nonexistent/weir"], "/nonexistent/weir is not there")):
+        command = [alone, "replay", "own.sql", *words, *map(str, SHORT), "--server", bench.uri(), "--out", bench.out]
+        done = subprocess.run(command, cwd=bench.directory, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1 and said in done.stderr and not bench.out.exists(), done.stderr
 
 
 def test_a_missing_pgbench_is_named(bench):
@@ -379,7 +438,7 @@ def test_a_full_disk_is_said_beforehand(bench):
     disk.mkdir()
     mounted = f"mount -t tmpfs -o size=2m none {disk} && exec \"$@\""
     words = ["replay", "own.sql", *SHORT, "--server", bench.uri(), "--out", disk / "result", "--pg-bin", bench.pg.bindir]
-    command = ["unshare", "-m", "sh", "-c", mounted, "sh", PROGRAM, "bench", *map(str, words)]
+    command = ["unshare", "-m", "sh", "-c", mounted, "sh", BENCH, *map(str, words)]
     done = subprocess.run(command, cwd=bench.directory, capture_output=True, text=True, timeout=60, check=False)
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip("nothing can be mounted here")

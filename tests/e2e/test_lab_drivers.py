@@ -1,4 +1,4 @@
-"""`weir bench` with every load generator it knows, on an existing PostgreSQL: pgbench 14 to 18, sysbench, JMeter;
+"""`weir-bench` with every load generator it knows, on an existing PostgreSQL: pgbench 14 to 18, sysbench, JMeter;
 through Weir, another pooler that is started, one that runs. What is somebody's stays; passwords are shown nowhere."""
 
 import json
@@ -12,7 +12,7 @@ import pytest
 import host
 import postgres
 from host import REPOSITORY
-from weir import PROGRAM, Weir
+from weir import BENCH, Weir
 
 pytestmark = pytest.mark.weir_only
 
@@ -46,7 +46,7 @@ def bench(tmp_path):
         statuses = status if isinstance(status, tuple) else (status,)
         out = tmp_path / f"result{len(list(tmp_path.iterdir()))}"
         around = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        command = [str(word) for word in (PROGRAM, "bench", question, *words, "--out", out)]
+        command = [str(word) for word in (BENCH, question, *words, "--out", out)]
         options = {"capture_output": True, "text": True, "timeout": 150, "check": False, "cwd": "/tmp"}
         done = subprocess.run(command, env={**around, **environment}, **options)
         assert done.returncode in statuses, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
@@ -307,7 +307,7 @@ def test_jmeter(bench, database):
     done = bench("compare", *words, "--workload", "tpcb-like", JMETER_HOME=str(JMETER))
     assert "JMeter 5" in done.record["generator"]["version"] and "pgjdbc 42" in done.record["generator"]["version"]
     assert_whole(done.record, ["direct", "weir"], ["tpcb-like"])
-    bench_report = subprocess.run([PROGRAM, "bench", "report", done.out], capture_output=True, text=True, check=False)
+    bench_report = subprocess.run([BENCH, "report", done.out], capture_output=True, text=True, check=False)
     assert bench_report.returncode == 0, bench_report.stderr
 
 

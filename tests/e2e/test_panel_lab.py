@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import browser
 import host
 import panel
 from test_panel_access import follow, key, rest
+from weir import BENCH
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
@@ -169,7 +171,9 @@ def test_the_lab_runs_after_the_program_was_replaced(weir, pg):
     pooler = weir.prepared()
     program = pooler.directory / "weir-copy"
     shutil.copy(pooler.program, program)
+    shutil.copy(BENCH, pooler.directory)
     host.hand_over(program)
+    host.hand_over(pooler.directory / BENCH.name)
     pooler.program = program
     pooler.environment["WEIR_PG_BIN"] = str(pg.bindir)
     pooler.write_ini(http_port=host.free_port())
@@ -182,6 +186,38 @@ def test_the_lab_runs_after_the_program_was_replaced(weir, pg):
     run = body["run"]["id"]
     found = host.eventually(lambda: ended(web, run), timeout=480)
     assert found["state"] == "done", found
+
+
+def without_lab(weir):
+    """A panel whose program stands alone in a directory, and weir-bench nowhere."""
+    pooler = weir.prepared()
+    alone = host.hand_over(host.new_directory(pooler.directory, "alone"))
+    pooler.program = host.hand_over(Path(shutil.copy(pooler.program, alone)))
+    pooler.environment["PATH"] = "/nonexistent"
+    pooler.write_ini(http_port=host.free_port())
+    pooler.start()
+    return alone, panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+
+
+def test_a_lab_that_is_not_installed_is_said(weir):
+    """The panel says what to install; as soon as it is there, runs begin."""
+    alone, web = without_lab(weir)
+    missing = web.get("/api/v1/lab/runs")["missing"]
+    assert missing.startswith("weir-bench is not installed") and str(alone) in missing, missing
+    panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH), 501, "lab_not_installed", "Install the program weir-bench")
+    assert web.get("/api/v1/lab/runs") == {"runs": [], "missing": missing}
+    bench = alone / BENCH.name
+    bench.write_text("#!/bin/sh\nexit 1\n")
+    host.hand_over(bench)
+    assert web.get("/api/v1/lab/runs")["missing"] == missing, "it cannot be executed"
+    bench.chmod(0o755)
+    assert web.get("/api/v1/lab/runs")["missing"] is None
+    assert web.ask("POST", "/api/v1/lab/runs", WISH)[0] == 201
+
+
+def test_the_page_says_what_to_install(weir, scratch):
+    _, web = without_lab(weir)
+    browser.play("no_lab", web, scratch, token=web.token)
 
 
 def alive(pid):
@@ -202,7 +238,7 @@ def test_the_lab_is_for_admins_and_may_be_closed(weir):
     pooler.reload(http_auth_file=path, http_lab=1)
     host.eventually(lambda: web.ask("GET", "/api/v1/lab/runs", token=token)[0] == 200)
     panel.is_refused(web.ask("POST", "/api/v1/lab/runs", WISH, token=token), 403, "forbidden", "scope admin is needed")
-    assert web.get("/api/v1/lab/runs", token=token) == {"runs": []}
+    assert web.get("/api/v1/lab/runs", token=token) == {"runs": [], "missing": None}
 
 
 def test_only_the_labs_own_workloads_run_within_bounds(weir):
@@ -219,4 +255,4 @@ def test_only_the_labs_own_workloads_run_within_bounds(weir):
     assert web.ask("POST", "/api/v1/lab/runs", {**WISH, "script": "drop table x"})[0] == 422
     panel.is_refused(web.ask("POST", "/api/v1/lab/runs", {**WISH, "target": {"pool": "none"}}), 404, "not_found")
     assert web.ask("GET", "/api/v1/lab/runs/none")[0] == 404
-    assert web.get("/api/v1/lab/runs") == {"runs": []}
+    assert web.get("/api/v1/lab/runs") == {"runs": [], "missing": None}

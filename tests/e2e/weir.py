@@ -15,6 +15,7 @@ import host
 
 BUILT = host.REPOSITORY / os.environ.get("CARGO_TARGET_DIR", "target") / "release/weir"
 PROGRAM = Path(os.environ.get("WEIR_BIN", BUILT)).resolve()
+BENCH = PROGRAM.with_name("weir-bench")
 DEFAULTS = {
     "listen_addr": "127.0.0.1",
     "auth_type": "trust",

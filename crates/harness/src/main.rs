@@ -1,4 +1,4 @@
-//! `weir-harness`: the lab's command line. Reads what is wanted, installs the signal flag, runs one of its
+//! `weir-harness`: its command line. Reads what is wanted, installs the signal flag, runs one of its
 //! programs, and turns an error into a sentence and an exit code (130 after Ctrl-C, as a shell expects).
 #![forbid(unsafe_code)]
 

@@ -169,7 +169,7 @@ impl Converter<'_> {
             "pgpool-II keeps a server connection for a client until the client disconnects: that is `session`. With `transaction` it serves \
              another client after each transaction, so that a few server connections serve many clients; what clients keep in their \
              sessions follows them (session_state, docs/session-state.md). Worth a try: set pool_mode = transaction here and \
-             default_pool_size to what `weir bench sweep` finds, and leave max_client_conn.",
+             default_pool_size to what `weir-bench sweep` finds, and leave max_client_conn.",
         );
     }
 

@@ -30,6 +30,5 @@ pub mod record;
 pub mod report;
 pub mod scratch_dir;
 pub mod screen;
-pub mod status;
 pub mod target;
 pub mod workload;

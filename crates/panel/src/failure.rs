@@ -107,6 +107,8 @@ pub(crate) enum Failure {
     TooManyChanges,
     /// PostgreSQL has not answered.
     ServerTimedOut,
+    /// What to install, to have a lab.
+    LabNotInstalled(String),
     /// The system's reason why the lab's process does not start.
     LabNotStarted(String),
     /// The system's reason why `http_auth_file` stays as it is.
@@ -176,6 +178,7 @@ impl Failure {
             | Failure::PoolWithoutUser => StatusCode::UNPROCESSABLE_ENTITY,
             Failure::RateLimited | Failure::TooManyAttempts { .. } => StatusCode::TOO_MANY_REQUESTS,
             Failure::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
+            Failure::LabNotInstalled(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::ShuttingDown
             | Failure::TooManyConnections
             | Failure::Evicted
@@ -220,9 +223,17 @@ impl Failure {
         Failure::Invalid { field: Some(field), why: why.into() }
     }
 
+    /// The word that programs may rely on.
+    fn id(&self) -> &'static str {
+        match self {
+            Failure::LabNotInstalled(_) => "lab_not_installed",
+            _ => id(self.status()),
+        }
+    }
+
     fn body(&self) -> FailureBody {
         FailureBody {
-            id: id(self.status()),
+            id: self.id(),
             message: self.to_string(),
             request_id: Uuid::new_v4().to_string(),
             field: self.field().map(str::to_owned),
@@ -235,7 +246,7 @@ impl Failure {
     }
 }
 
-/// The word that programs may rely on.
+/// The word of a status.
 fn id(status: StatusCode) -> &'static str {
     match status {
         StatusCode::BAD_REQUEST => "bad_request",
@@ -324,6 +335,7 @@ impl fmt::Display for Failure {
             Failure::TooManyLogReaders => out.write_str("too many readers follow the log"),
             Failure::TooManyChanges => out.write_str("too many changes are under way"),
             Failure::ServerTimedOut => out.write_str("the server did not answer in time"),
+            Failure::LabNotInstalled(why) => write!(out, "the lab is not installed: {why}"),
             Failure::LabNotStarted(why) => write!(out, "the lab cannot be started: {why}"),
             Failure::AuthFileUnwritable { path, why } => {
                 write!(out, "http_auth_file \"{path}\" cannot be changed: {why}")
@@ -375,6 +387,9 @@ mod tests {
         assert_eq!(body(ControlError::TimedOut.into()), (503, "service_unavailable", text, None));
         let missing = Failure::Pool(PoolError::NotFound("app".to_owned()));
         assert_eq!(body(missing), (404, "not_found", NOT_FOUND.to_owned(), None));
+        let missing = Failure::LabNotInstalled("install it".to_owned());
+        let text = "the lab is not installed: install it".to_owned();
+        assert_eq!(body(missing), (501, "lab_not_installed", text, None));
         assert_eq!(Failure::TooManyAttempts { seconds: 7 }.retry_after_s(), Some(7));
         assert_eq!((Failure::Evicted.retry_after_s(), Failure::Renamed.retry_after_s()), (Some(1), None));
     }

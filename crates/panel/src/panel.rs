@@ -76,8 +76,8 @@ pub struct PanelArgs {
     pub state_dir: Option<PathBuf>,
     /// It has taken over from another process.
     pub takes_over: bool,
-    /// What the lab's process can be asked to run.
-    pub workloads: &'static [&'static str],
+    /// Whether the lab's program is installed; if not, what to install.
+    pub find_lab: fn() -> Result<(), String>,
 }
 
 /// The panel, as the control thread's loop has it. Nothing here waits for the panel's thread.
@@ -257,7 +257,7 @@ impl Services {
             gauges: Arc::new(Gauges::default()),
             metrics: MetricsSource::new(context.clone(), Arc::clone(&control_client), Arc::clone(&alerts)),
             alerts,
-            lab: Arc::new(LabRunner::new(args.workloads, state_dir)),
+            lab: Arc::new(LabRunner::new(args.find_lab, state_dir)),
             control_client,
             context,
         };

@@ -184,7 +184,7 @@ live {
         "Weir's own. File of the control panel's users, with lines as `weir panel password` and `weir panel token` print them. Without it Weir creates a token at start and shows it on the terminal, or writes it to a file that the log names.",
         own;
     http_lab: bool, Boolean, "1", Reload,
-        "Weir's own. Lets callers of scope admin start runs of the lab (`weir bench`) from the control panel.",
+        "Weir's own. Lets callers of scope admin start runs of the lab (`weir-bench`, a program of its own) from the control panel.",
         own;
     http_metrics_open: bool, Boolean, "0", Reload,
         "Weir's own. Serves /metrics without a token to every client that can reach the panel's port. It contains names of databases, users and applications.",

@@ -1,11 +1,11 @@
 // The lab: start a run, interrupt it, apply what it advises. Reports are pages of their own, for a sandboxed frame.
 import { call, get } from './call';
-import type { LabRun, StartRun } from './types';
+import type { LabRun, LabRuns, StartRun } from './types';
 
 const at = (id: string) => `/lab/runs/${encodeURIComponent(id)}`;
 
-export async function runs(signal?: AbortSignal): Promise<LabRun[]> {
-  return (await get<{ runs: LabRun[] }>('/lab/runs', signal)).runs;
+export function runs(signal?: AbortSignal): Promise<LabRuns> {
+  return get<LabRuns>('/lab/runs', signal);
 }
 
 export async function run(id: string, signal?: AbortSignal): Promise<LabRun> {

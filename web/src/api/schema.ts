@@ -319,7 +319,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Server-sent events: what a run has said and says, a `progress` each, as `weir bench --progress json` does; it ends with the run. */
+        /** Server-sent events: what a run has said and says, a `progress` each, as `weir-bench --progress json` does; it ends with the run. */
         get: operations["lab_run_events"];
         put?: never;
         post?: never;
@@ -1595,6 +1595,8 @@ export interface components {
         };
         /** @description All runs, the newest first. */
         LabRuns: {
+            /** @description What to install before a run can begin; null where the lab is installed. */
+            missing: string | null;
             runs: components["schemas"]["LabRunView"][];
         };
         /** @description A sample. */
@@ -2843,6 +2845,14 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+            501: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -49,6 +49,7 @@ export type RunState = Schemas['RunState'];
 /** As the form sends it: with every field. */
 export type StartRun = Required<Schemas['StartRun']>;
 export type LabRun = Schemas['LabRunView'];
+export type LabRuns = Schemas['LabRuns'];
 export type Alert = Schemas['Alert'];
 export type UserEntry = Schemas['UserEntry'];
 export type Quota = Schemas['QuotaView'];

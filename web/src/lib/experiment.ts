@@ -74,7 +74,7 @@ export function startRun(typed: LabDraft): StartRun {
   };
 }
 
-/** What the lab does where nothing is typed; `weir bench --help` has the same numbers. */
+/** What the lab does where nothing is typed; `weir-bench --help` has the same numbers. */
 export const defaults = (quick: boolean) => (quick ? { seconds: 2, warm_up: 1, rounds: 6, open_rounds: 1 } : { seconds: 20, warm_up: 4, rounds: 5, open_rounds: 3 });
 
 const QUICK_SECONDS = 260;

@@ -1,4 +1,4 @@
-// The progress of a lab run, from the objects that `weir bench --progress json` writes, one per event. The stream repeats all from the beginning
+// The progress of a lab run, from the objects that `weir-bench --progress json` writes, one per event. The stream repeats all from the beginning
 // each time it is opened.
 import { stream } from '../api/stream';
 import { eventsAddress } from '../api/lab';

@@ -1,5 +1,5 @@
 //! `weir-harness demo`: the tutorial's journey. A PostgreSQL with 100 connections; 50 clients and 150 clients, direct and through
-//! a pool whose size a short sweep has found; the lab measures and reports them as `weir bench compare` does. Beside it stands
+//! a pool whose size a short sweep has found; the lab measures and reports them as `weir-bench compare` does. Beside it stands
 //! Weir with its control panel, to look around in. No run gets a delay, a throttle or any other handicap.
 
 mod server;
@@ -18,7 +18,7 @@ use lab::laboratory::{Lab, Setup};
 use lab::record::{self, Experiment};
 use lab::report;
 use lab::screen::Screen;
-use lab::status::Status;
+use programs::Status;
 use server::DemoServer;
 pub(crate) use server::token;
 
@@ -82,6 +82,23 @@ impl Options {
         self.pooler_binary.clone().unwrap_or_else(beside)
     }
 
+    /// The same with `weir-bench` beside it, where that was built: Weir's panel starts it.
+    fn weir_with_lab(&self, lab: &Lab) -> Result<PathBuf> {
+        let bench = self.binary().with_file_name(programs::BENCH);
+        if bench.is_file() {
+            lab.program(&bench, "build it: cargo build --release -p weir-lab")?;
+        }
+        self.weir(lab)
+    }
+
+    /// What a line of the lab's options means for this Weir.
+    fn wish(&self, line: &str) -> Result<ExperimentOptions> {
+        let own = ["--weir".to_owned(), self.binary().display().to_string()];
+        let words: Vec<String> = line.split(' ').map(str::to_owned).chain(own).collect();
+        let read = Line::try_parse_from(&words).map_err(|fault| LabError::Usage(fault.to_string()))?;
+        command::wish(&read.task, words, env!("CARGO_PKG_VERSION"))
+    }
+
     /// Whether it stays up. Scripts and CI, which cannot press Ctrl-C, end.
     fn stays(&self) -> bool {
         let sits_there = || std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -90,8 +107,8 @@ impl Options {
 
     /// The comparison: the tutorial's rows, in rounds that together count for the seconds that were asked for.
     fn comparison(&self, pool_size: u32) -> Result<ExperimentOptions> {
-        wish(&format!(
-            "bench compare --clients 50,150 --pool-size {pool_size} --seconds {} --warm-up 1 --rounds {ROUNDS} --scale {} \
+        self.wish(&format!(
+            "weir-bench compare --clients 50,150 --pool-size {pool_size} --seconds {} --warm-up 1 --rounds {ROUNDS} --scale {} \
              --no-open-loop",
             self.seconds.div_ceil(ROUNDS),
             self.scale
@@ -100,20 +117,12 @@ impl Options {
 
     /// The sweep that finds a size for it: short, so that it says which sizes are far too small and no more.
     fn sweep(&self) -> Result<ExperimentOptions> {
-        wish(&format!(
-            "bench sweep --workload tpcb-like --clients 150 --pool-sizes 5,10,20,40 --seconds 1 --warm-up 1 --rounds 2 \
+        self.wish(&format!(
+            "weir-bench sweep --workload tpcb-like --clients 150 --pool-sizes 5,10,20,40 --seconds 1 --warm-up 1 --rounds 2 \
              --scale {} --no-direct --no-open-loop",
             self.scale
         ))
     }
-}
-
-/// What a line of the lab's options means.
-fn wish(line: &str) -> Result<ExperimentOptions> {
-    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    let read = Line::try_parse_from(&words).map_err(|fault| LabError::Usage(fault.to_string()))?;
-    let typed = std::iter::once("weir".to_owned()).chain(words).collect();
-    command::wish(&read.task, typed, env!("CARGO_PKG_VERSION"))
 }
 
 /// The smallest size of a sweep whose median throughput is enough beside the highest.
@@ -169,7 +178,8 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     }
     println!("\nIn short:");
     report::headlines(&Experiment::load(&out)?).iter().for_each(|line| println!("  {line}"));
-    println!("How large should the pool be? {} bench sweep --quick", options.binary().display());
+    let bench = options.binary().with_file_name(programs::BENCH);
+    println!("How large should the pool be? {} sweep --quick", bench.display());
     say_what_runs(&lab, &stand);
     if options.stays() { stay(&lab, &stand) } else { Ok(()) }
 }
@@ -239,7 +249,7 @@ mod tests {
         assert_eq!((wish.clients.as_slice(), wish.pool_sizes.as_slice()), (&[50, 150][..], &[16][..]));
         assert_eq!((wish.span.seconds, wish.scale, wish.rounds, wish.open_loop), (200, Some(150), 3, false));
         assert_eq!(wish.workloads[0].name, "tpcb-like");
-        assert!(wish.command.join(" ").starts_with("weir bench compare --clients 50,150 --pool-size 16 "));
+        assert!(wish.command.join(" ").starts_with("weir-bench compare --clients 50,150 --pool-size 16 "));
         let sweep = typed.options.sweep().unwrap();
         assert_eq!((sweep.pool_sizes.as_slice(), sweep.rounds), (&[5, 10, 20, 40][..], 2));
     }

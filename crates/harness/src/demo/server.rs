@@ -25,7 +25,7 @@ pub(super) struct DemoServer {
 impl DemoServer {
     /// Starts it; clients can log in, and the panel answers.
     pub(super) fn start(lab: &Lab, options: &Options, pool_size: u32) -> Result<Self> {
-        let program = options.weir(lab)?;
+        let program = options.weir_with_lab(lab)?;
         let (port, panel_port) = (free_port()?, free_port()?);
         let place = lab.place();
         let (keys, token) = token(lab, &program)?;

@@ -110,7 +110,7 @@ fn scene() -> Experiment {
     let mut experiment = Experiment {
         format: FORMAT,
         question: ExperimentKind::Sweep,
-        command: ["weir", "bench", "sweep", "--workload", "it's & <mine>"].map(str::to_owned).into(),
+        command: ["weir-bench", "sweep", "--workload", "it's & <mine>"].map(str::to_owned).into(),
         weir: "0.1.0".into(),
         began: "2026-11-21T21:30:00Z".into(),
         took_s: 754.0,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use super::Named;
+use super::{Named, weir};
 use crate::error::{LabError, Result};
 use crate::experiment::{ExperimentOptions, SELF_SIZED, SelfSized};
 use crate::load::Span;
@@ -37,6 +37,9 @@ pub struct Common {
     /// Also through this program, which is started like Weir, with a file in PgBouncer's language
     #[arg(long, value_name = "NAME=PROGRAM", help_heading = "What is measured")]
     pub pooler: Vec<Named>,
+    /// Weir's program [default: the one beside weir-bench, else the one in PATH]
+    #[arg(long, value_name = "PROGRAM", env = programs::MEASURED, hide_env = true, help_heading = "What is measured")]
+    pub weir: Option<PathBuf>,
     /// Not through Weir
     #[arg(long, help_heading = "What is measured")]
     pub no_weir: bool,
@@ -213,13 +216,13 @@ impl Common {
             return Err(LabError::Usage(format!("two poolers are called {SELF_SIZED:?}")));
         }
         let usual = if self.quick { 10 } else { 30 };
-        Ok(SelfSized { program: own_program()?, settle_s: settle_s.unwrap_or(usual) })
+        Ok(SelfSized { program: weir::program(self.weir.as_ref())?, settle_s: settle_s.unwrap_or(usual) })
     }
 
     fn started(&self) -> Result<Vec<(String, PathBuf)>> {
         let mut started = Vec::new();
         if !self.no_weir {
-            started.push(("weir".to_owned(), own_program()?));
+            started.push(("weir".to_owned(), weir::program(self.weir.as_ref())?));
         }
         started.extend(self.pooler.iter().map(|named| (named.name.clone(), PathBuf::from(&named.value))));
         let names = started.iter().map(|(name, _)| name).chain(self.through.iter().map(|named| &named.name));
@@ -261,16 +264,6 @@ impl Common {
         Ok(workloads)
     }
 }
-
-/// Weir is this very program.
-fn own_program() -> Result<PathBuf> {
-    let own = std::env::current_exe().map_err(LabError::system("looking for Weir's own program"))?;
-    // After an upgrade the path is gone, or another program's; the file that runs can be run again all the same.
-    Ok(if own.exists() { own } else { PathBuf::from(OWN_PROGRAM) })
-}
-
-/// The file of the process that opens this.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 fn address(uri: &str) -> Result<Address> {
     Address::parse(uri).map_err(|error| LabError::Usage(error.to_string()))

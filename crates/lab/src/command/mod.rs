@@ -1,9 +1,10 @@
-//! `weir bench …`: what can be typed, which question it asks, and how it ends. Reads words; what is run is decided in
+//! `weir-bench …`: what can be typed, which question it asks, and how it ends. Reads words; what is run is decided in
 //! `experiment`. Exit statuses are [`Status`].
 
 mod common;
 mod repeat;
 mod values;
+mod weir;
 
 pub use common::Common;
 pub use values::{Named, Numbers};
@@ -18,7 +19,7 @@ use crate::experiment::{self, ExperimentOptions};
 use crate::interrupt::Interrupt;
 use crate::options::ProgressKind;
 use crate::record::ExperimentKind;
-use crate::status::Status;
+use programs::Status;
 
 /// What is asked of the lab.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -33,7 +34,7 @@ pub enum Task {
     Report(Report),
 }
 
-/// `weir bench compare`.
+/// `weir-bench compare`.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Compare {
     /// Numbers of clients, as 50,150 or 10-100:10
@@ -47,7 +48,7 @@ pub struct Compare {
     pub common: Common,
 }
 
-/// `weir bench sweep`.
+/// `weir-bench sweep`.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Sweep {
     /// Pool sizes, as 1,2,4,8 or 10-80:10; by default powers of two that the server has room for
@@ -67,7 +68,7 @@ pub struct Sweep {
     pub common: Common,
 }
 
-/// `weir bench replay`.
+/// `weir-bench replay`.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Replay {
     /// Scripts in pgbench's language; each transaction takes one, by weight
@@ -84,12 +85,26 @@ pub struct Replay {
     pub common: Common,
 }
 
-/// `weir bench report`.
+/// `weir-bench report`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Report {
     /// The directory of a result
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
+}
+
+impl Task {
+    /// Weir's program where the environment alone names it and it has a path of its own: a command that repeats this one has to name it, too.
+    fn elsewhere(&self) -> Option<PathBuf> {
+        let named = match self {
+            Task::Compare(task) => &task.common,
+            Task::Sweep(task) => &task.common,
+            Task::Replay(task) => &task.common,
+            Task::Report(_) => return None,
+        };
+        let named = named.weir.clone().filter(|program| !program.starts_with("/proc"));
+        named.filter(|program| weir::beside().as_ref() != Some(program))
+    }
 }
 
 /// Does what was asked. `words` is the command line (for the record), `weir` the version that stands in it.
@@ -112,7 +127,7 @@ pub fn run(task: &Task, words: Vec<String>, weir: &str) -> Status {
     match result {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("weir bench: {error}");
+            eprintln!("weir-bench: {error}");
             match error {
                 LabError::Usage(_) => Status::Usage,
                 LabError::Interrupted => Status::Interrupted,
@@ -147,7 +162,7 @@ pub fn wish(task: &Task, words: Vec<String>, weir: &str) -> crate::error::Result
         Task::Report(_) => ExperimentOptions::default(),
     };
     wish.weir = weir.to_owned();
-    wish.command = repeat::repeatable(words, wish.seed);
+    wish.command = repeat::repeatable(words, wish.seed, task.elsewhere().as_deref());
     Ok(wish)
 }
 
@@ -164,7 +179,11 @@ mod tests {
     }
 
     fn read(line: &str) -> Result<ExperimentOptions, String> {
-        let words = std::iter::once("bench").chain(line.split(' '));
+        // Beside the tests there is none.
+        let measured =
+            if line.contains("--no-direct") || line == "replay" { "" } else { " --weir /bin/true" };
+        let line = format!("bench {line}{measured}");
+        let words = line.split(' ');
         let line = Line::try_parse_from(words).map_err(|fault| fault.to_string())?;
         wish(&line.task, vec!["weir".into()], "weir 0").map_err(|fault| fault.to_string())
     }

@@ -1,12 +1,19 @@
 //! The words of a command as the record keeps them: with the seed that repeats the very same order, without passwords, and
 //! without the result's directory, which is taken when it is repeated.
 
-/// The command with its seed, so that it repeats the very same order, without passwords and without `--out`.
-pub(super) fn repeatable(words: Vec<String>, seed: u64) -> Vec<String> {
-    let has_seed = words.iter().any(|word| word == "--seed" || word.starts_with("--seed="));
+use std::path::Path;
+
+/// The command with its seed, so that it repeats the very same order, and with the Weir that it has measured, where its words do not
+/// name it; without passwords and without `--out`.
+pub(super) fn repeatable(words: Vec<String>, seed: u64, weir: Option<&Path>) -> Vec<String> {
+    let has = |name: &str| words.iter().any(|word| word == name || word.starts_with(&format!("{name}=")));
+    let (has_seed, has_weir) = (has("--seed"), has("--weir"));
     let mut words: Vec<String> = without_out(words).into_iter().map(|word| without_password(&word)).collect();
     if !has_seed {
         words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    if let Some(weir) = weir.filter(|_| !has_weir) {
+        words.extend(["--weir".to_owned(), weir.display().to_string()]);
     }
     words
 }
@@ -54,16 +61,23 @@ mod tests {
     #[test]
     fn a_command_repeats_its_order() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(repeatable(words("weir bench sweep"), 7), words("weir bench sweep --seed 7"));
-        assert_eq!(repeatable(words("weir bench sweep --seed=3"), 3), words("weir bench sweep --seed=3"));
+        assert_eq!(repeatable(words("weir-bench sweep"), 7, None), words("weir-bench sweep --seed 7"));
+        assert_eq!(
+            repeatable(words("weir-bench sweep --seed=3"), 3, None),
+            words("weir-bench sweep --seed=3")
+        );
+        let own = Some(Path::new("/own/weir"));
+        let named = words("weir-bench sweep --seed=3 --weir /own/weir");
+        assert_eq!(repeatable(words("weir-bench sweep --seed=3"), 3, own), named);
+        assert_eq!(repeatable(named.clone(), 3, own), named);
     }
 
     #[test]
     fn a_command_that_is_repeated_gets_a_directory_of_its_own() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let repeated = words("weir bench sweep --quick --seed 7");
-        for typed in ["weir bench sweep --out a --quick", "weir bench sweep --quick --out=a/b"] {
-            assert_eq!(repeatable(words(typed), 7), repeated, "{typed}");
+        let repeated = words("weir-bench sweep --quick --seed 7");
+        for typed in ["weir-bench sweep --out a --quick", "weir-bench sweep --quick --out=a/b"] {
+            assert_eq!(repeatable(words(typed), 7, None), repeated, "{typed}");
         }
     }
 }

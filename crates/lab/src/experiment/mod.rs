@@ -25,9 +25,9 @@ use crate::load::Span;
 use crate::options::{Driver, Mode, ProgressKind, Tools};
 use crate::record::{Experiment, ExperimentKind, WarningKind, WorkloadRecord};
 use crate::report as paper;
-use crate::status::Status;
 use crate::target::Address;
 use place::ResultPlace;
+use programs::Status;
 use progress::ProgressReporter;
 use rounds::Rounds;
 

@@ -1,4 +1,4 @@
-//! `weir bench report`: a saved result read again. Every figure is computed anew from its raw logs, which must be there
+//! `weir-bench report`: a saved result read again. Every figure is computed anew from its raw logs, which must be there
 //! in full; what they say must be what the record says. Runs nothing and changes nothing but the report.
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::generator;
 use crate::load::RawFiles;
 use crate::record::{Ended, Experiment, FILE, Run};
 use crate::report as paper;
-use crate::status::Status;
+use programs::Status;
 
 /// Reads `directory`, writes its report anew and prints the table.
 ///

@@ -19,8 +19,8 @@ mod tests {
 
     #[test]
     fn a_shell_would_read_the_same_words() {
-        let words = ["weir", "bench", "--script=a b.sql", "", "it's", "$HOME", "postgres://u@h:1/d"]
-            .map(str::to_owned);
-        assert_eq!(line(&words), "weir bench '--script=a b.sql' '' 'it'\\''s' '$HOME' postgres://u@h:1/d");
+        let words =
+            ["weir-bench", "--script=a b.sql", "", "it's", "$HOME", "postgres://u@h:1/d"].map(str::to_owned);
+        assert_eq!(line(&words), "weir-bench '--script=a b.sql' '' 'it'\\''s' '$HOME' postgres://u@h:1/d");
     }
 }

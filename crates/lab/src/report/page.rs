@@ -255,7 +255,7 @@ mod tests {
             "53 of 150 clients got no connection",
             "Before you believe it",
             "raw/0/transactions.1",
-            "weir bench sweep --workload &#39;it&#39;\\&#39;&#39;s &amp; &lt;mine&gt;&#39;",
+            "weir-bench sweep --workload &#39;it&#39;\\&#39;&#39;s &amp; &lt;mine&gt;&#39;",
             "class=\"advised\"",
             "&lt;script&gt;alert(1)&lt;/script&gt;",
             "sorry, too many &lt;clients&gt; already",

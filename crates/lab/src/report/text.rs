@@ -156,7 +156,7 @@ mod tests {
             "default_pool_size = 8",
             "writes through weir, 150 clients: 8 server connections give",
             "53 of 150 clients got no",
-            "Again: weir bench sweep --workload 'it'\\''s & <mine>'",
+            "Again: weir-bench sweep --workload 'it'\\''s & <mine>'",
             "█",
         ] {
             assert!(text.contains(words), "{words}\n{text}");

@@ -3,18 +3,6 @@
 
 use crate::record::{Script, WorkloadRecord};
 
-/// The names, pgbench's own first.
-pub const NAMES: &[&str] = &[
-    "tpcb-like",
-    "simple-update",
-    "select-only",
-    "point-read",
-    "read-write",
-    "connect-storm",
-    "idle-heavy",
-    "slow-mix",
-];
-
 /// A unit of pgbench's scale is 100,000 accounts. No plain random: a cache holds what is asked for often.
 const POINT_READ: &str = "\
 \\set aid random_exponential(1, 100000 * :scale, 10)

@@ -4,7 +4,7 @@
 mod builtin;
 mod user;
 
-pub use builtin::NAMES;
+pub use programs::WORKLOADS as NAMES;
 
 use crate::error::{LabError, Result};
 use crate::record::WorkloadRecord;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
+use programs::Status;
 use rustix::process::{Pid, setpriority_process};
 use serde::Deserialize;
 
@@ -18,7 +19,7 @@ use crate::lab::{LabRun, RunEnd, RunState, SizeAdvice};
 use crate::supervision;
 use crate::time::now_rfc3339;
 
-/// The file that this process runs, even where its path is gone or another program's (after an upgrade).
+/// The file that this process runs, even where its path is gone or another program's (after an upgrade). `weir bench` becomes `weir-bench`.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A line of progress is shorter.
@@ -109,9 +110,9 @@ struct Advised {
 fn end(status: io::Result<ExitStatus>, last: &str, args: &str) -> RunEnd {
     // So early a signal ends it before it can say anything.
     let is_ended = |status: &ExitStatus| status.signal() == Some(rustix::process::Signal::TERM.as_raw());
-    let state = match status.ok().map(|status| (status.code(), is_ended(&status))) {
-        Some((Some(0 | 3), _)) => RunState::Done,
-        Some((Some(130), _) | (_, true)) => RunState::Interrupted,
+    let state = match status.ok().map(|status| (status.code().and_then(Status::of), is_ended(&status))) {
+        Some((Some(Status::Done | Status::CannotTell), _)) => RunState::Done,
+        Some((Some(Status::Interrupted), _) | (_, true)) => RunState::Interrupted,
         _ => RunState::Failed,
     };
     let LastLine { report, advice: advised } = serde_json::from_str(last).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The lab as the panel has it: `weir bench` as a process of its own, one at a time, with what it has said so far.
+//! The lab as the panel has it: `weir-bench` as a process of its own, one at a time, with what it has said so far.
 //!
 //! Owns which runs there are and what is kept of them. A run has memory and threads of its own and a lower priority, so
 //! that whatever it does costs the data path no more than a stranger's program would. Runs of earlier processes are found in `state_dir`
@@ -35,8 +35,7 @@ const MAX_LINES: usize = 5_000;
 
 /// Every run, the newest first.
 pub(crate) struct LabRunner {
-    /// By name.
-    pub(crate) workloads: &'static [&'static str],
+    find: fn() -> Result<(), String>,
     /// Where runs are kept over restarts; None where they are not. Looked for when it is first wanted.
     store: OnceLock<Option<RunStore>>,
     state: Arc<StateDir>,
@@ -142,9 +141,14 @@ pub(crate) struct LabRunView {
 
 impl LabRunner {
     /// Nothing has run yet.
-    pub(crate) fn new(workloads: &'static [&'static str], state: Arc<StateDir>) -> LabRunner {
+    pub(crate) fn new(find: fn() -> Result<(), String>, state: Arc<StateDir>) -> LabRunner {
         let (store, scratch_dir, runs) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        LabRunner { workloads, store, state, scratch_dir, runs }
+        LabRunner { find, store, state, scratch_dir, runs }
+    }
+
+    /// What to install where the lab's program is not there. Looked for each time: it may be installed any time.
+    pub(crate) fn missing(&self) -> Option<String> {
+        (self.find)().err()
     }
 
     /// Every run, the newest first. Reads directories.
@@ -195,8 +199,11 @@ impl LabRunner {
     /// Begins a run.
     ///
     /// # Errors
-    /// 409 while another one runs, 422 for what the lab does not know, 503 where no process can be started.
+    /// 409 while another one runs, 501 where the lab is not installed, 503 where no process can be started.
     pub(crate) fn start(&self, request: StartRun, task: &LabCommand) -> Result<Arc<LabRun>, Failure> {
+        if let Some(why) = self.missing() {
+            return Err(Failure::LabNotInstalled(why));
+        }
         let mut runs = self.runs();
         if runs.iter().any(|run| run.is_running()) {
             return Err(Failure::RunInProgress);

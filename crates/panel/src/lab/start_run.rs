@@ -2,6 +2,7 @@
 //!
 //! Owns the bounds. Workloads are the lab's own, by name: scripts and SQL are not accepted.
 
+use programs::WORKLOADS;
 use serde::{Deserialize, Serialize};
 use settings::Config;
 use utoipa::ToSchema;
@@ -20,7 +21,7 @@ pub(crate) enum RunKind {
 }
 
 impl RunKind {
-    /// As `weir bench` has it.
+    /// As `weir-bench` has it.
     fn word(self) -> &'static str {
         match self {
             RunKind::Compare => "compare",
@@ -79,19 +80,19 @@ pub(crate) struct LabCommand {
 }
 
 impl StartRun {
-    /// The command line; `workloads` are the lab's own.
+    /// The command line.
     ///
     /// # Errors
     /// 422 with the field that is out of bounds, 404 for a pool that there is not.
-    pub(crate) fn command(&self, config: &Config, workloads: &[&str]) -> Result<LabCommand, Failure> {
+    pub(crate) fn command(&self, config: &Config) -> Result<LabCommand, Failure> {
         let wrong = |field, text: &str| Err(Failure::invalid(field, text));
         let kind = match self.kind.as_str() {
             "compare" => RunKind::Compare,
             "sweep" => RunKind::Sweep,
             _ => return wrong("kind", "kind is compare or sweep"),
         };
-        if !workloads.contains(&self.workload.as_str()) {
-            return wrong("workload", &format!("the lab's workloads are {}", workloads.join(", ")));
+        if !WORKLOADS.contains(&self.workload.as_str()) {
+            return wrong("workload", &format!("the lab's workloads are {}", WORKLOADS.join(", ")));
         }
         if self.clients.len() > 8 || self.clients.iter().any(|count| !(1..=2_000).contains(count)) {
             return wrong("clients", "at most 8 numbers of clients, from 1 to 2000");
@@ -174,9 +175,7 @@ mod tests {
     use super::*;
 
     fn command(json: &str) -> Result<LabCommand, Failure> {
-        serde_json::from_str::<StartRun>(json)
-            .unwrap()
-            .command(&Config::default(), &["tpcb-like", "select-only"])
+        serde_json::from_str::<StartRun>(json).unwrap().command(&Config::default())
     }
 
     #[test]
@@ -225,8 +224,7 @@ mod tests {
             let json = format!(
                 r#"{{"kind":"compare","workload":"tpcb-like","pool_sizes":{sizes},"target":{{"pool":"{pool}"}}}}"#
             );
-            let command =
-                serde_json::from_str::<StartRun>(&json).unwrap().command(&config, &["tpcb-like"]).unwrap();
+            let command = serde_json::from_str::<StartRun>(&json).unwrap().command(&config).unwrap();
             let size = command.args.iter().skip_while(|word| *word != "--pool-size").nth(1).cloned();
             (size.unwrap_or_default(), command.password.unwrap_or_default())
         };

@@ -45,6 +45,9 @@ pub(crate) fn routes() -> Routes {
 #[derive(Serialize, ToSchema)]
 struct LabRuns {
     runs: Vec<LabRunView>,
+    /// What to install before a run can begin; null where the lab is installed.
+    #[schema(required)]
+    missing: Option<String>,
 }
 
 /// One run.
@@ -57,12 +60,12 @@ struct LabRunResponse {
 #[utoipa::path(get, path = "/api/v1/lab/runs", operation_id = "lab_runs", responses(
     (status = 200, body = LabRuns), (status = 401, body = FailureBody)))]
 async fn runs(_: Authorized<Read>, extract::State(lab): extract::State<Arc<LabRunner>>) -> Json<LabRuns> {
-    Json(LabRuns { runs: lab.all().iter().map(|run| run.view()).collect() })
+    Json(LabRuns { runs: lab.all().iter().map(|run| run.view()).collect(), missing: lab.missing() })
 }
 
 /// Begins a run; there is one at a time.
 #[utoipa::path(post, path = "/api/v1/lab/runs", operation_id = "begin_lab_run", request_body = StartRun, responses(
-    (status = 201, body = LabRunResponse), (status = 403, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody)))]
+    (status = 201, body = LabRunResponse), (status = 403, body = FailureBody), (status = 409, body = FailureBody), (status = 422, body = FailureBody), (status = 501, body = FailureBody)))]
 async fn begin(
     _: Authorized<Admin>,
     extract::State(context): extract::State<PanelContext>,
@@ -73,7 +76,7 @@ async fn begin(
     if !config.global.http_lab {
         return Err(Failure::LabDisabled);
     }
-    let command = request.command(&config, lab.workloads)?;
+    let command = request.command(&config)?;
     let run = lab.start(request, &command)?;
     Ok((StatusCode::CREATED, Json(LabRunResponse { run: run.view() })))
 }
@@ -97,7 +100,7 @@ async fn interrupt(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Server-sent events: what a run has said and says, a `progress` each, as `weir bench --progress json` does; it ends with the run.
+/// Server-sent events: what a run has said and says, a `progress` each, as `weir-bench --progress json` does; it ends with the run.
 #[utoipa::path(get, path = "/api/v1/lab/runs/{id}/events", operation_id = "lab_run_events", params(("id" = String, Path)), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 404, body = FailureBody)))]
 async fn events(

@@ -18,7 +18,7 @@ use crate::figures::whole;
 use crate::options::ProgressKind;
 use crate::record::{Ended, Experiment, Point, Run, Second};
 use crate::report::{self, sparkline};
-use crate::status::Status;
+use programs::Status;
 
 /// Seconds of a run that its sparkline shows.
 const SPARK_CELLS: usize = 24;
