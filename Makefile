@@ -3,6 +3,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR   = $(DESTDIR)$(PREFIX)/bin
 MANDIR   = $(DESTDIR)$(PREFIX)/share/man/man1
+# Where bash, zsh and fish look for what packages bring.
+BASHDIR  = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSHDIR   = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISHDIR  = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 ETCDIR   = $(DESTDIR)/etc/weir
 UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
 USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
@@ -79,11 +83,20 @@ lint: ## what `make test` checks before it runs anything
 	@python3 scripts/run-tests format clippy layers tidy
 
 # Run `make build` as yourself first: installing as root then needs no compiler.
-install: ## both binaries, man pages, sample configuration and systemd unit (PREFIX, DESTDIR)
+install: ## both binaries, man pages, shell completions, sample configuration and systemd unit (PREFIX, DESTDIR)
 	@test -x $(BUILT)/weir -a -x $(BUILT)/weir-bench || $(MAKE) build
 	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
 	install -Dm755 $(BUILT)/weir-bench $(BINDIR)/weir-bench
 	install -Dm644 packaging/weir.1 $(MANDIR)/weir.1
+	install -Dm644 packaging/weir-bench.1 $(MANDIR)/weir-bench.1
+	install -d $(BASHDIR) $(ZSHDIR) $(FISHDIR)
+	@# Made by the programs themselves, so that they fit.
+	for program in weir weir-bench; do \
+	  $(BUILT)/$$program --generate completions-bash > $(BASHDIR)/$$program && \
+	  $(BUILT)/$$program --generate completions-zsh > $(ZSHDIR)/_$$program && \
+	  $(BUILT)/$$program --generate completions-fish > $(FISHDIR)/$$program.fish || exit; \
+	done
+	chmod 644 $(BASHDIR)/weir* $(ZSHDIR)/_weir* $(FISHDIR)/weir*
 	install -d $(ETCDIR)
 	@# Under systemd /tmp is private, so the unix socket is in the directory that the unit makes.
 	sed 's|^;unix_socket_dir = .*|unix_socket_dir = /run/weir|' packaging/weir.ini > $(ETCDIR)/weir.ini.sample
@@ -97,7 +110,8 @@ install: ## both binaries, man pages, sample configuration and systemd unit (PRE
 	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
 
 uninstall: ## removes what `make install` wrote, except an edited weir.ini (PREFIX, DESTDIR)
-	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
+	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(MANDIR)/weir-bench.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
+	rm -f $(BASHDIR)/weir $(BASHDIR)/weir-bench $(ZSHDIR)/_weir $(ZSHDIR)/_weir-bench $(FISHDIR)/weir.fish $(FISHDIR)/weir-bench.fish
 	! cmp -s $(ETCDIR)/weir.ini $(ETCDIR)/weir.ini.sample || rm -f $(ETCDIR)/weir.ini
 	rm -f $(ETCDIR)/weir.ini.sample
 	-test ! -d $(ETCDIR) || rmdir --ignore-fail-on-non-empty $(ETCDIR)

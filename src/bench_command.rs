@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::os::fd::IntoRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use programs::{BENCH, MEASURED, Status};
 use rustix::fs::{Access, access};
@@ -36,13 +36,13 @@ pub(crate) fn find() -> Result<PathBuf, String> {
 }
 
 /// Becomes `weir-bench` with these words; comes back only where that fails.
-pub(crate) fn run(words: &[OsString]) -> ExitCode {
+pub(crate) fn run(words: &[OsString]) -> Status {
     let why = match find() {
         Ok(program) => become_bench(&program, words),
         Err(why) => why,
     };
     let _ = writeln!(std::io::stderr(), "weir bench: {why}");
-    Status::Failed.into()
+    Status::Failed
 }
 
 fn become_bench(program: &Path, words: &[OsString]) -> String {

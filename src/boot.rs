@@ -346,7 +346,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-boot-{}.ini", std::process::id()));
         std::fs::write(&path, "[pgbouncer]\nfrob = 1\n").unwrap();
         let words = ["weir".into(), path.clone().into_os_string()];
-        let options = Options::read(words).unwrap();
+        let options = Options::read(&words).unwrap();
         let fault = run(&options, &Arc::new(Logger::new(false))).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         let BootError::File(_, findings) = fault else { panic!("{fault:?}") };

@@ -1,16 +1,19 @@
 //! The command line, as PgBouncer's: what scripts and service files say today goes on being understood.
-//! `boot.rs` and `generate.rs` act on the options.
+//! `boot.rs` and `generate.rs` act on the options. Owns which errors of the command line end with which status.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-use clap::error::ErrorKind;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, Command, CommandFactory as _, Parser, Subcommand, ValueEnum, ValueHint};
+use commandline::{ColorOption, ColorWhen};
+use programs::Status;
 
 use crate::quota_command::QuotaTask;
 
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
 #[derive(Debug, Parser)]
-#[command(name = "weir", disable_version_flag = true, max_term_width = 100)]
+#[command(name = programs::WEIR, disable_version_flag = true, max_term_width = 100, styles = commandline::STYLES)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
@@ -22,7 +25,7 @@ pub(crate) struct Options {
     pub(crate) task: Option<Task>,
 
     /// The configuration file, in PgBouncer's language.
-    #[arg(value_name = "FILE.ini", required_unless_present_any = ["version", "generate"])]
+    #[arg(value_name = "FILE.ini", value_hint = ValueHint::FilePath, required_unless_present_any = ["version", "generate"])]
     pub(crate) file: Option<String>,
 
     /// Run in the background. Needs `pidfile`.
@@ -49,6 +52,9 @@ pub(crate) struct Options {
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
 
+    #[command(flatten)]
+    pub(crate) color: ColorOption,
+
     /// Print a document that is made from the tables, and exit.
     #[arg(long, hide = true, value_enum, value_name = "DOCUMENT")]
     pub(crate) generate: Option<Document>,
@@ -60,8 +66,11 @@ pub(crate) enum Task {
     /// Say what is wrong with a configuration file, and what differs from PgBouncer. Fails if it cannot be used.
     Check {
         /// The configuration file, in PgBouncer's language.
-        #[arg(value_name = "FILE.ini")]
+        #[arg(value_name = "FILE.ini", value_hint = ValueHint::FilePath)]
         file: String,
+        /// A JSON object: counts, and each finding with file, line, severity and text.
+        #[arg(long)]
+        json: bool,
     },
     /// Convert a configuration of pgpool-II to one of Weir, and list what becomes of each of its settings.
     #[command(after_help = IMPORT_HELP)]
@@ -88,7 +97,7 @@ const IMPORT_HELP: &str = "Without --output the configuration goes to standard o
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct ImportTask {
     /// The configuration of pgpool-II.
-    #[arg(value_name = "pgpool.conf")]
+    #[arg(value_name = "pgpool.conf", value_hint = ValueHint::FilePath)]
     pub(crate) file: String,
 
     /// The configuration file to write.
@@ -140,22 +149,18 @@ pub(crate) enum Document {
     Parity,
     /// docs/pgpool.md: what becomes of pgpool-II's settings.
     Pgpool,
-}
-
-/// Why nothing is started: the text, and whether somebody only asked for help.
-#[derive(Debug)]
-pub(crate) struct CliExit {
-    pub(crate) text: String,
-    pub(crate) is_help: bool,
+    /// What bash completes.
+    CompletionsBash,
+    /// What zsh completes.
+    CompletionsZsh,
+    /// What fish completes.
+    CompletionsFish,
 }
 
 impl Options {
     /// Reads the command line; the first word is the program's own name.
-    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Options, CliExit> {
-        Options::try_parse_from(words).map_err(|fault| CliExit {
-            text: fault.to_string(),
-            is_help: fault.kind() == ErrorKind::DisplayHelp,
-        })
+    pub(crate) fn read(words: &[OsString]) -> Result<Options, clap::Error> {
+        Options::try_parse_from(ColorOption::settle(words.to_vec(), is_command))
     }
 
     /// What the command line says about settings; it wins over the file, on RELOAD too.
@@ -164,6 +169,43 @@ impl Options {
         let user = self.user.clone().map(|user| ("user", user));
         verbose.into_iter().chain(user).collect()
     }
+}
+
+fn is_command(word: &OsStr) -> bool {
+    word == "help" || Options::command().find_subcommand(word).is_some()
+}
+
+/// How a command line ends that cannot be read: that of a command by the table of all commands, the pooler's as PgBouncer's.
+pub(crate) fn usage_status(words: &[OsString]) -> Status {
+    let words = ColorOption::settle(words.to_vec(), is_command);
+    if words.get(1).is_some_and(|word| is_command(word)) { Status::Usage } else { Status::Failed }
+}
+
+/// The command that the first word may mean, or the one behind `help`, where it names neither a command nor a file.
+pub(crate) fn meant(words: &[OsString]) -> Option<String> {
+    let word = match words {
+        [_, help, word] if help == "help" => word,
+        [_, word, ..] if !Path::new(word).exists() => word,
+        _ => return None,
+    };
+    if is_command(word) {
+        return None;
+    }
+    let commands = Command::new(programs::WEIR).subcommands(Options::command().get_subcommands().cloned());
+    let unknown =
+        commands.subcommand_required(true).try_get_matches_from([OsStr::new(programs::WEIR), word]).err()?;
+    match unknown.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::Strings(names) => names.last().cloned(),
+        ContextValue::String(name) => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// The words of weir-bench, with an option that stands before them, which is of weir-bench too.
+pub(crate) fn bench_words(ColorOption { color }: ColorOption, words: Vec<OsString>) -> Vec<OsString> {
+    let color = color.to_possible_value().filter(|_| color != ColorWhen::Auto);
+    let option = color.map(|value| format!("--color={}", value.get_name()).into());
+    option.into_iter().chain(words).collect()
 }
 
 /// `weir help bench …` is for weir-bench, where it is installed: its words.
@@ -180,13 +222,20 @@ pub(crate) fn help_of_bench(words: &[OsString]) -> Option<Vec<OsString>> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Options, CliExit> {
-        Options::read(std::iter::once("weir").chain(line.split(' ')).map(Into::into))
+    fn words(line: &str) -> Vec<OsString> {
+        std::iter::once("weir").chain(line.split(' ')).map(Into::into).collect()
+    }
+
+    fn read(line: &str) -> Result<Options, clap::Error> {
+        Options::read(&words(line))
+    }
+
+    fn is_told(line: &str, text: &str) -> bool {
+        read(line).is_err_and(|no| no.use_stderr() && no.to_string().contains(text))
     }
 
     #[test]
     fn the_table_of_options_is_sound() {
-        use clap::CommandFactory as _;
         Options::command().debug_assert();
     }
 
@@ -208,9 +257,9 @@ mod tests {
     #[test]
     fn a_file_is_checked_instead_of_served() {
         let check = read("check x.ini").expect("a task");
-        assert_eq!(check.task, Some(Task::Check { file: "x.ini".into() }));
+        assert_eq!(check.task, Some(Task::Check { file: "x.ini".into(), json: false }));
         assert!(read("x.ini").is_ok_and(|options| options.task.is_none()));
-        assert!(read("check").is_err_and(|no| no.text.contains("FILE.ini")));
+        assert!(is_told("check", "FILE.ini"));
     }
 
     #[test]
@@ -222,7 +271,7 @@ mod tests {
         );
         assert!(read("import pgpool.conf").is_ok() && read("import").is_err());
         for line in ["import x --pool-hba h", "import x --pool-passwd p", "import x --force"] {
-            assert!(read(line).is_err_and(|no| no.text.contains("--output")), "{line}");
+            assert!(is_told(line, "--output"), "{line}");
         }
     }
 
@@ -240,9 +289,12 @@ mod tests {
             Some(Task::Bench { words: vec![] })
         );
         assert!(read("bench.ini").is_ok_and(|options| options.task.is_none()), "a file of that name");
-        let help = |line: &str| help_of_bench(&line.split(' ').map(Into::into).collect::<Vec<_>>());
-        assert_eq!(help("weir help bench sweep"), Some(vec!["help".into(), "sweep".into()]));
-        assert_eq!((help("weir help check"), help("weir bench help")), (None, None));
+        let colored = read("bench --color never report x").expect("a task");
+        let Some(Task::Bench { words: passed }) = colored.task else { panic!("not the lab") };
+        assert_eq!(bench_words(colored.color, passed), ["--color=never", "report", "x"]);
+        let help = |line: &str| help_of_bench(&words(line));
+        assert_eq!(help("help bench sweep"), Some(vec!["help".into(), "sweep".into()]));
+        assert_eq!((help("help check"), help("bench help")), (None, None));
     }
 
     #[test]
@@ -251,16 +303,63 @@ mod tests {
             ("help", "--daemon"),
             ("help check", "FILE.ini"),
             ("help bench", "weir-bench"),
+            ("--color never help check", "--json"),
+            ("help check --color never", "--json"),
             ("panel help", "token"),
         ] {
-            assert!(read(line).is_err_and(|no| no.is_help && no.text.contains(word)), "{line}");
+            assert!(read(line).is_err_and(|no| !no.use_stderr() && no.to_string().contains(word)), "{line}");
         }
     }
 
     #[test]
     fn what_is_wrong_is_told() {
-        assert!(read("-h").is_err_and(|no| no.is_help && no.text.contains("--daemon")));
-        assert!(read("--frob x.ini").is_err_and(|no| !no.is_help && no.text.contains("--frob")));
-        assert!(read("-q").is_err_and(|no| !no.is_help && no.text.contains("FILE.ini")));
+        assert!(read("-h").is_err_and(|no| !no.use_stderr() && no.to_string().contains("--daemon")));
+        assert!(is_told("--frob x.ini", "--frob") && is_told("-q", "FILE.ini"));
+        assert!(is_told("--verbse x.ini", "'--verbose'") && is_told("quota reprot", "'report'"));
+        assert!(is_told("check --jsno x.ini", "'--json'"));
+    }
+
+    #[test]
+    fn a_misspelt_command_is_meant_where_no_file_has_its_name() {
+        let meant = |line: &str| meant(&words(line));
+        assert_eq!(meant("chekc x.ini").as_deref(), Some("check"));
+        assert_eq!(meant("benhc").as_deref(), Some("bench"));
+        assert_eq!(meant("help quoat").as_deref(), Some("quota"));
+        for line in ["check x.ini", "weir.ini", "Cargo.toml", "help", "-d chekc", ""] {
+            assert_eq!(meant(line), None, "{line}");
+        }
+        let there = std::env::temp_dir().join(format!("chekc-{}", std::process::id()));
+        std::fs::write(&there, "").expect("a file");
+        assert_eq!(meant(&there.display().to_string()), None);
+        std::fs::remove_file(there).expect("removed");
+    }
+
+    #[test]
+    fn the_poolers_command_line_ends_as_pgbouncers_and_others_by_the_table() {
+        for line in ["--frob x.ini", "-u", "x.ini y.ini", "chekc x.ini", "--color never --frob"] {
+            assert!(read(line).is_err() && usage_status(&words(line)) == Status::Failed, "{line}");
+        }
+        for line in
+            ["check", "check --frob x", "quota frob", "import", "panel", "help frob", "--color never check"]
+        {
+            assert!(read(line).is_err() && usage_status(&words(line)) == Status::Usage, "{line}");
+        }
+    }
+
+    #[test]
+    fn colours_are_an_option_of_every_command() {
+        use commandline::ColorWhen::{Auto, Never};
+        let color = |line: &str| read(line).expect("a line").color.color;
+        for line in [
+            "--color never x.ini",
+            "x.ini --color=never",
+            "check x.ini --color never",
+            "--color never check x.ini",
+            "quota report --color never",
+        ] {
+            assert_eq!(color(line), Never, "{line}");
+        }
+        assert_eq!((color("x.ini"), color("check x.ini")), (Auto, Auto));
+        assert!(is_told("check x.ini --color pink", "always"));
     }
 }

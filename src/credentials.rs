@@ -2,20 +2,21 @@
 //! Owns how a password is asked for. Never shows one, and never writes a file.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::process::ExitCode;
+
+use programs::Status;
 
 use crate::cli::CredentialTask;
 
 /// Makes the line.
-pub(crate) fn run(task: &CredentialTask) -> ExitCode {
+pub(crate) fn run(task: &CredentialTask) -> Status {
     match line(task) {
         Ok(line) => {
             let _ = writeln!(io::stdout(), "{line}");
-            ExitCode::SUCCESS
+            Status::Done
         }
         Err(why) => {
             let _ = writeln!(io::stderr(), "weir: {why}");
-            ExitCode::FAILURE
+            Status::Failed
         }
     }
 }

@@ -2,8 +2,8 @@
 //! Never says anything that a table does not say.
 
 use clap::CommandFactory as _;
-use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
+use commandline::{Manual, Shell, completions, task_list};
 use control::{COMMANDS, VIEWS};
 use settings::{Scope, SettingInfo};
 
@@ -15,60 +15,28 @@ pub(crate) fn generate(document: Document) -> String {
         Document::Ini => settings::sample_ini(),
         Document::Parity => crate::compat::rows(),
         Document::Pgpool => import::page(),
-        Document::Man => String::from_utf8_lossy(&manual().unwrap_or_default()).into_owned(),
+        Document::Man => manual(),
+        Document::CompletionsBash => completions(Shell::Bash, &Options::command()),
+        Document::CompletionsZsh => completions(Shell::Zsh, &Options::command()),
+        Document::CompletionsFish => completions(Shell::Fish, &Options::command()),
     }
 }
 
-/// The manual page; writing to memory does not fail.
-fn manual() -> std::io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    let man = Man::new(Options::command()).title("WEIR").section("1").manual("Weir").source(control::VERSION);
-    man.render_title(&mut page)?;
-    man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
-    man.render_description_section(&mut page)?;
-    man.render_options_section(&mut page)?;
-    tasks().to_writer(&mut page)?;
-    console().to_writer(&mut page)?;
-    for (scope, heading) in [
+/// The manual page.
+fn manual() -> String {
+    let manual = Manual::of(Options::command(), control::VERSION);
+    let manual =
+        manual.section(&task_list(&Options::command(), "TASKS", false)).statuses().section(&console());
+    let scopes = [
         (Scope::Global, "SETTINGS OF [pgbouncer]"),
         (Scope::Database, "KEYS OF AN ENTRY OF [databases]"),
         (Scope::User, "KEYS OF AN ENTRY OF [users]"),
         (Scope::Peer, "KEYS OF AN ENTRY OF [peers]"),
-    ] {
-        section(scope, heading).to_writer(&mut page)?;
-    }
-    Ok(page)
-}
-
-/// What the binary does besides pooling.
-fn tasks() -> Roff {
-    let mut roff = Roff::new();
-    roff.control("SH", ["TASKS"]);
-    for task in Options::command().get_subcommands() {
-        document(&mut roff, "weir", task);
-    }
-    roff
-}
-
-/// A task, and the tasks below it, each with what it does.
-fn document(roff: &mut Roff, above: &str, task: &clap::Command) {
-    let name = format!("{above} {}", task.get_name());
-    let about = task.get_about().map(ToString::to_string).unwrap_or_default();
-    let values = task.get_positionals().filter_map(clap::Arg::get_value_names).flatten();
-    roff.control("TP", []);
-    let mut head = vec![bold(&name)];
-    head.extend(values.map(|value| italic(format!(" {value}"))));
-    if task.has_subcommands() {
-        head.push(italic(" TASK"));
-    }
-    roff.text(head);
-    roff.text([roman(about)]);
-    if let Some(more) = task.get_after_help() {
-        roff.control("IP", []);
-        roff.text([roman(more.to_string())]);
-    }
-    task.get_subcommands().for_each(|below| document(roff, &name, below));
+    ];
+    scopes
+        .into_iter()
+        .fold(manual, |manual, (scope, heading)| manual.section(&section(scope, heading)))
+        .text()
 }
 
 /// What can be typed into the console.
@@ -126,10 +94,23 @@ mod tests {
             "default_pool_size",
             "connect_query",
             "SHARDS",
+            "EXIT STATUS",
+            "as PgBouncer does",
         ] {
             assert!(page.contains(word), "{word}");
         }
         assert!(!page.contains("--generate"), "it is not for users");
+    }
+
+    #[test]
+    fn shells_complete_commands_and_options() {
+        for document in [Document::CompletionsBash, Document::CompletionsZsh, Document::CompletionsFish] {
+            let text = generate(document);
+            for word in ["check", "human-readable", "reboot"] {
+                assert!(text.contains(word), "{document:?}: {word}");
+            }
+            assert!(!text.contains("generate"), "it is not for users");
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use import::{Conf, Imported, Request, Rules, Secrets, Users};
+use programs::Status;
 use settings::{Files as _, Finding};
 
 use crate::cli::ImportTask;
@@ -18,12 +18,12 @@ const FILE_MODE: u32 = 0o640;
 const SECRET_MODE: u32 = 0o600;
 
 /// Converts, and prints what became of each setting. Fails if nothing was written, or Weir would not start with it.
-pub(crate) fn run(task: &ImportTask) -> ExitCode {
+pub(crate) fn run(task: &ImportTask) -> Status {
     match import(task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Status::Done,
         Err(why) => {
             let _ = writeln!(io::stderr(), "weir import:\n{}", why.trim_end());
-            ExitCode::FAILURE
+            Status::Failed
         }
     }
 }

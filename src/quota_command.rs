@@ -7,9 +7,11 @@ mod edit;
 mod table;
 
 use std::io::Write as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use clap::{Args, Subcommand};
+use commandline::Paint;
+use programs::Status;
 use settings::{Config, Finding, quotas_path};
 
 use crate::files::Disk;
@@ -119,9 +121,9 @@ enum QuotaCommand {
 }
 
 /// Does what the words say.
-pub(crate) fn run(task: &QuotaTask) -> ExitCode {
+pub(crate) fn run(task: &QuotaTask, paint: Paint) -> Status {
     let outcome = match &task.command {
-        None => show(&task.show),
+        None => show(&task.show, paint),
         Some(QuotaCommand::Set { subject, name, resource, soft, hard, grace, allow, at }) => {
             let mut line = line(subject, name, resource, [soft, hard], grace.as_deref());
             if let Some(allow) = allow {
@@ -130,12 +132,12 @@ pub(crate) fn run(task: &QuotaTask) -> ExitCode {
             set(at, &line)
         }
         Some(QuotaCommand::Edit { at }) => edit(at),
-        Some(QuotaCommand::Report { form, at }) => report(*form, at),
+        Some(QuotaCommand::Report { form, at }) => report(*form, at, paint),
         Some(QuotaCommand::Warn { mail_command, at }) => warn(mail_command.as_deref(), at),
     };
     outcome.unwrap_or_else(|why| {
         let _ = writeln!(std::io::stderr(), "weir quota: {why}");
-        ExitCode::from(2)
+        Status::Failed
     })
 }
 
@@ -159,7 +161,7 @@ fn lines(at: &ConfigOption) -> Result<Vec<QuotaLine>, String> {
 }
 
 /// One subject's usage, or that of all. Fails with status 1 if a limit is exceeded.
-fn show(options: &ShowOptions) -> Result<ExitCode, String> {
+fn show(options: &ShowOptions, paint: Paint) -> Result<Status, String> {
     let named = [
         ("user", &options.user),
         ("group", &options.group),
@@ -183,18 +185,22 @@ fn show(options: &ShowOptions) -> Result<ExitCode, String> {
     let is_over = lines.iter().any(QuotaLine::is_over);
     crate::print(&match options.form.json {
         true => table::json(&lines),
-        false => table::quota(&lines, options.form.human_readable),
+        false => table::quota(&lines, options.form.human_readable, paint),
     });
-    Ok(if is_over { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if is_over { Status::Failed } else { Status::Done })
 }
 
-fn report(form: Form, at: &ConfigOption) -> Result<ExitCode, String> {
+fn report(form: Form, at: &ConfigOption, paint: Paint) -> Result<Status, String> {
     let lines = lines(at)?;
-    crate::print(&if form.json { table::json(&lines) } else { table::report(&lines, form.human_readable) });
-    Ok(ExitCode::SUCCESS)
+    crate::print(&if form.json {
+        table::json(&lines)
+    } else {
+        table::report(&lines, form.human_readable, paint)
+    });
+    Ok(Status::Done)
 }
 
-fn warn(command: Option<&str>, at: &ConfigOption) -> Result<ExitCode, String> {
+fn warn(command: Option<&str>, at: &ConfigOption) -> Result<Status, String> {
     let mut failed = false;
     for (subject, name, text) in table::warnings(&lines(at)?) {
         match command {
@@ -207,7 +213,7 @@ fn warn(command: Option<&str>, at: &ConfigOption) -> Result<ExitCode, String> {
             }
         }
     }
-    Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    Ok(if failed { Status::Failed } else { Status::Done })
 }
 
 fn give(command: &str, subject: &str, name: &str, text: &str) -> Result<(), String> {
@@ -233,7 +239,7 @@ fn line(subject: &str, name: &str, resource: &str, [soft, hard]: [&str; 2], grac
 }
 
 /// By the running process; in the file where none runs.
-fn set(at: &ConfigOption, line: &str) -> Result<ExitCode, String> {
+fn set(at: &ConfigOption, line: &str) -> Result<Status, String> {
     let config = loaded(at)?;
     match Console::connect(&config) {
         Ok(mut console) => _ = console.rows(&format!("SET QUOTA {line}"))?,
@@ -242,10 +248,10 @@ fn set(at: &ConfigOption, line: &str) -> Result<ExitCode, String> {
         }
         Err(why) => return Err(why),
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::Done)
 }
 
-fn edit(at: &ConfigOption) -> Result<ExitCode, String> {
+fn edit(at: &ConfigOption) -> Result<Status, String> {
     // The file may be what is wrong with the configuration, and is to be mended.
     let config = settings::load(&Disk, &at.config, &[]).or_else(|findings| {
         edit::config_without_quotas(&at.config, &findings).ok_or_else(|| unusable(at, &findings))
@@ -254,5 +260,5 @@ fn edit(at: &ConfigOption) -> Result<ExitCode, String> {
     if edit::edit(&path)? && Console::is_there(&config) {
         Console::connect(&config)?.rows("RELOAD")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::Done)
 }

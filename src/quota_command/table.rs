@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use commandline::Paint;
 use quota::Measure;
 
 /// A row of SHOW QUOTAS.
@@ -128,8 +129,20 @@ fn columns(rows: &[Vec<String>], to_the_left: usize) -> String {
     text
 }
 
+/// A table below its heads with the lines in the colours of their states.
+fn painted<'a>(table: &str, lines: impl Iterator<Item = &'a QuotaLine>, paint: Paint) -> String {
+    let mut rows = table.lines();
+    let heads = rows.next().map(str::to_owned);
+    let rows = rows.zip(lines).map(|(row, line)| match line.state.as_str() {
+        "hard" | "grace" => paint.bad(row),
+        "soft" => paint.doubtful(row),
+        _ => row.to_owned(),
+    });
+    heads.into_iter().chain(rows).map(|row| row + "\n").collect()
+}
+
 /// The table of `quota`: a part for each subject; `*` is behind what is above a limit.
-pub(super) fn quota(lines: &[QuotaLine], is_human: bool) -> String {
+pub(super) fn quota(lines: &[QuotaLine], is_human: bool, paint: Paint) -> String {
     let (mut text, now_s) = (String::new(), now_s());
     let mut rest = lines;
     while let Some(first) = rest.first() {
@@ -137,7 +150,7 @@ pub(super) fn quota(lines: &[QuotaLine], is_human: bool) -> String {
         let (of_one, others) =
             rest.split_at(rest.iter().position(|line| !is_same(line)).unwrap_or(rest.len()));
         rest = others;
-        let _ = writeln!(text, "Quotas of {} {}:", first.subject, first.name);
+        let _ = writeln!(text, "{}", paint.heading(&format!("Quotas of {} {}:", first.subject, first.name)));
         let mut rows = vec![["resource", "used", "soft", "hard", "grace"].map(str::to_owned).to_vec()];
         rows.extend(of_one.iter().map(|line| {
             let mark = if line.is_over() { "*" } else { "" };
@@ -149,13 +162,14 @@ pub(super) fn quota(lines: &[QuotaLine], is_human: bool) -> String {
                 line.grace(now_s),
             ]
         }));
-        columns(&rows, 1).lines().for_each(|line| _ = writeln!(text, "  {line}"));
+        let painted = painted(&columns(&rows, 1), of_one.iter(), paint);
+        painted.lines().for_each(|line| _ = writeln!(text, "  {line}"));
     }
     text
 }
 
 /// The table of `repquota`: a part for each kind of subject and resource; the two signs behind the name say whether the soft limit and the hard one are exceeded.
-pub(super) fn report(lines: &[QuotaLine], is_human: bool) -> String {
+pub(super) fn report(lines: &[QuotaLine], is_human: bool, paint: Paint) -> String {
     let (mut text, now_s) = (String::new(), now_s());
     let measures = Measure::ALL.map(|measure| measure.to_string());
     for subject in ["user", "group", "database", "application_name"] {
@@ -166,7 +180,8 @@ pub(super) fn report(lines: &[QuotaLine], is_human: bool) -> String {
                 continue;
             }
             let begin = if text.is_empty() { "" } else { "\n" };
-            let _ = writeln!(text, "{begin}*** Report for {subject} quotas: {measure}");
+            let heading = paint.heading(&format!("*** Report for {subject} quotas: {measure}"));
+            let _ = writeln!(text, "{begin}{heading}");
             let mut rows = vec![[subject, "", "used", "soft", "hard", "grace"].map(str::to_owned).to_vec()];
             rows.extend(of_one.iter().map(|line| {
                 let above_soft = line.soft > 0 && line.used > line.soft;
@@ -180,7 +195,7 @@ pub(super) fn report(lines: &[QuotaLine], is_human: bool) -> String {
                     line.grace(now_s),
                 ]
             }));
-            text.push_str(&columns(&rows, 2));
+            text.push_str(&painted(&columns(&rows, 2), of_one.into_iter(), paint));
         }
     }
     text
@@ -270,15 +285,25 @@ mod tests {
 
     #[test]
     fn a_subject_is_a_part_and_what_is_above_a_limit_has_a_mark() {
-        let text = quota(&lines(), true);
+        let text = quota(&lines(), true, Paint::PLAIN);
         let expected = "Quotas of user alice:\n  resource      used  soft  hard       grace\n  connections      3     5     9\n";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("1.5G*    1G     0") && text.contains("days\n"), "{text}");
     }
 
     #[test]
+    fn what_is_above_a_limit_is_painted() {
+        let always = commandline::ColorWhen::Always.paint(false);
+        for text in [quota(&lines(), false, always), report(&lines(), false, always)] {
+            let painted =
+                |word: &str| text.lines().find(|line| line.contains(word)).unwrap().contains('\u{1b}');
+            assert!(painted("1610612736") && painted("5368709120") && !painted("     5     9"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_report_has_the_columns_of_repquota() {
-        let text = report(&lines(), false);
+        let text = report(&lines(), false, Paint::PLAIN);
         assert!(text.contains("*** Report for user quotas: queries/hour\nuser      used  soft  hard  grace\nbo\"b  -+     7     0     7\n"), "{text}");
         assert!(text.contains("alice  +-  1610612736"), "{text}");
     }

@@ -1,6 +1,9 @@
 """The command line: flags, exit codes, and what a bad file says before anything starts."""
 
+import json
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -39,6 +42,148 @@ def test_help(scratch):
 def test_help_is_a_word_too(scratch, words, told):
     done = host.run([program(), *words])
     assert told in done.stdout and not done.stderr
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize(
+    "words",
+    [["check"], ["check", "a", "b"], ["quota", "frob"], ["quota", "--no-such-flag"], ["import"], ["panel"], ["help", "frob"], ["bench", "frob"], ["--color", "never", "check"]],
+)
+def test_commands_exit_with_2_where_their_command_line_is_wrong(scratch, words):
+    done = host.run([program(), *words], check=False)
+    assert (done.returncode, done.stdout) == (2, "") and "Usage: weir" in done.stderr, done
+
+
+@pytest.mark.weir_only
+def test_the_statuses_are_in_the_manuals(scratch):
+    for path in (program(), program().with_name(pooler_module.BENCH.name)):
+        page = host.run([path, "--generate", "man"]).stdout
+        section = page.partition('.SH "EXIT STATUS"\n')[2].partition("\n.SH ")[0]
+        assert re.findall(r"^\\fB(\d+)\\fR$", section, re.M) == ["0", "1", "2", "3", "130"], page
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize(
+    "words, status, told",
+    [
+        (["chekc"], 1, "tip: a similar command exists: 'check'"),
+        (["chekc", "x.ini"], 1, "tip: a similar command exists: 'check'"),
+        (["improt", "pgpool.conf"], 1, "tip: a similar command exists: 'import'"),
+        (["--verbsoe", "x.ini"], 1, "tip: a similar argument exists: '--verbose'"),
+        (["check", "--jsno", "x.ini"], 2, "tip: a similar argument exists: '--json'"),
+        (["quota", "reprot"], 2, "tip: a similar subcommand exists: 'report'"),
+        (["help", "quoat"], 2, "tip: a similar command exists: 'quota'"),
+        (["bench", "swep"], 2, "tip: a similar subcommand exists: 'sweep'"),
+        (["bench", "sweep", "--pool-size", "x"], 2, "'--pool-sizes'"),
+    ],
+)
+def test_what_is_misspelt_gets_a_suggestion(scratch, words, status, told):
+    done = host.run([program(), *words], check=False, cwd=scratch)
+    assert done.returncode == status and told in done.stderr, done
+
+
+@pytest.mark.weir_only
+def test_a_file_with_the_name_of_a_misspelt_command_is_a_file(weir):
+    """PgBouncer's command line takes any file."""
+    pooler = weir.prepared()
+    pooler.ini = pooler.ini.rename(pooler.directory / "chekc")
+    pooler.start()
+    assert pooler.value("select 1") == 1
+    (pooler.directory / "helpp").write_text("nonsense")
+    done = host.run([program(), "helpp"], check=False, cwd=pooler.directory)
+    assert done.returncode == 1 and "tip:" not in done.stderr and "helpp:1" in done.stderr, done
+
+
+def at_terminal(*words, **variables):
+    """What a command writes to a terminal."""
+    mine, theirs = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm", **variables}
+    command = [str(word) for word in (program(), *words)]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment, cwd="/", **host.CREDENTIALS)
+    os.close(theirs)
+    said = b""
+    try:
+        while some := os.read(mine, 65536):
+            said += some
+    except OSError:
+        pass  # the other end is closed
+    os.close(mine)
+    process.wait(60)
+    return said.decode()
+
+
+@pytest.mark.weir_only
+def test_colours_are_for_terminals_and_can_be_chosen(weir):
+    bad = weir.prepared(extra="frob = 1").ini
+    for words in (["help"], ["check", bad], ["check", "--frob"], ["bench", "--help"]):
+        command = [*words, "--color"] if words[0] != "help" else None
+        piped = host.run([program(), *words], check=False)
+        assert "\x1b" not in piped.stdout + piped.stderr, "no terminal"
+        assert "\x1b[" in at_terminal(*words)
+        for variables in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "CLICOLOR_FORCE": "1"}, {"TERM": "dumb"}, {"CLICOLOR": "0"}):
+            assert "\x1b" not in at_terminal(*words, **variables), variables
+        assert "\x1b[" in at_terminal(*words, NO_COLOR="")
+        environment = {"PATH": os.environ["PATH"], "CLICOLOR_FORCE": "1"}
+        forced = host.run([program(), *words], check=False, env=environment)
+        assert "\x1b[" in forced.stdout + forced.stderr
+        if command:
+            assert "\x1b" not in at_terminal(*command, "never")
+            always = host.run([program(), *command, "always"], check=False, env={**environment, "NO_COLOR": "1"})
+            assert "\x1b[" in always.stdout + always.stderr, always
+    before = host.run([program(), "--color=always", "check", bad], check=False)
+    assert before.returncode == 1 and "\x1b[1m\x1b[31merror\x1b[0m: unknown parameter" in before.stdout, before
+
+
+@pytest.mark.weir_only
+def test_check_for_programs(weir):
+    pooler = weir.prepared(extra="frob = 1", pkt_buf=75)
+    done = host.run([program(), "check", "--json", pooler.ini], check=False)
+    told = json.loads(done.stdout)
+    lines = pooler.ini.read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.startswith("pkt_buf"))
+    assert done.returncode == 1 and (told["file"], told["errors"]) == (str(pooler.ini), 1)
+    found = {(one["severity"], one["line"], one["file"]): one["text"] for one in told["findings"]}
+    assert "unknown parameter" in found["error", lines.index("frob = 1") + 1, str(pooler.ini)]
+    assert found["difference", number, str(pooler.ini)].startswith("pkt_buf: ")
+    assert told["differences"] == sum(severity == "difference" for severity, *_ in found)
+    gone = host.run([program(), "check", "--json", "/nonexistent.ini"], check=False)
+    (finding,) = json.loads(gone.stdout)["findings"]
+    assert gone.returncode == 1 and finding["line"] is None and finding["severity"] == "error", gone
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("weir ch", {"check"}),
+        ("weir --verb", {"--verbose"}),
+        ("weir quota rep", {"report"}),
+        ("weir check --js", {"--json"}),
+        ("weir-bench sweep --pool-s", {"--pool-sizes"}),
+        ("weir-bench compare --color a", {"auto", "always"}),
+        ("weir --gen", set()),
+    ],
+)
+def test_bash_completes_commands_options_and_values(scratch, line, found):
+    words = line.split()
+    generated = host.run([program().with_name(words[0]), "--generate", "completions-bash"]).stdout
+    (function, name), (other, _) = re.findall(r"^ +complete -F (\S+) .* (\S+)$", generated, re.M)
+    assert name == words[0] and function == other
+    quoted = " ".join(f"'{word}'" for word in words)
+    script = f"{generated}\nCOMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}\n{function} {words[0]} '{words[-1]}' '{words[-2]}'\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = host.run(["bash", "-c", script])
+    assert set(done.stdout.split()) == found and not done.stderr, done
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_read_their_completions(scratch, shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    for name in ("weir", "weir-bench"):
+        path = scratch / f"{name}.{shell}"
+        path.write_text(host.run([program().with_name(name), "--generate", f"completions-{shell}"]).stdout)
+        host.run([shell, "-n", path])
 
 
 @pytest.mark.parametrize("arguments", [[], ["--no-such-flag", "x.ini"], ["/nonexistent/weir.ini"], ["-u"]])

@@ -30,6 +30,11 @@ def test_everything_has_its_place(installed):
     bench = subprocess.run([root / "usr/bin/weir", "bench", "--version"], check=True, capture_output=True, env={"PATH": "/nonexistent"})
     assert bench.stdout.startswith(b"weir-bench "), "it is beside weir"
     assert ".TH WEIR 1" in (root / "usr/share/man/man1/weir.1").read_text().replace('"', "")
+    assert ".TH WEIR-BENCH 1" in (root / "usr/share/man/man1/weir-bench.1").read_text().replace('"', "").replace("\\", "")
+    for program in ("weir", "weir-bench"):
+        for place, begin in ((f"bash-completion/completions/{program}", "_weir"), (f"zsh/site-functions/_{program}", f"#compdef {program}\n"), (f"fish/vendor_completions.d/{program}.fish", "# ")):
+            completions = root / "usr/share" / place
+            assert completions.read_text().startswith(begin) and completions.stat().st_mode & 0o777 == 0o644, place
     unit = (root / "usr/lib/systemd/system/weir.service").read_text()
     assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "@BINDIR@" not in unit
     assert (root / "usr/lib/sysusers.d/weir.conf").exists()

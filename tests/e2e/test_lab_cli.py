@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
@@ -95,6 +96,26 @@ def test_a_script_is_run_direct_and_pooled_and_its_figures_come_from_raw_logs(be
     assert "--seed" in record["command"] and "own.sql" in record["command"]
     texts = [path.read_text(errors="replace") for path in bench.out.rglob("*") if path.is_file()]
     assert not any("scram secret" in text or "scram%20secret" in text for text in [*texts, done.stdout, done.stderr])
+
+
+def test_the_result_for_programs_is_one_object(bench):
+    done = bench.measure("replay", "own.sql", "--clients", 2, "--pool-sizes", 2, "--json", *SHORT)
+    told = json.loads(done.stdout)
+    assert told["record"] == bench.record() and told["directory"] == str(bench.out)
+    assert (told["status"], told["complete"], told["report"], told["advice"]) == (0, True, True, [])
+    assert "round 1" in done.stderr, "what goes on is told beside it"
+    again = bench.run("report", "--json", bench.out)
+    assert again.returncode == 0 and json.loads(again.stdout)["record"]["points"] == told["record"]["points"]
+    refused = bench.run("compare", "--json", "--progress", "plain")
+    assert refused.returncode == 2 and "--progress" in refused.stderr
+
+
+def test_the_report_is_coloured_where_that_is_asked_for(bench):
+    done = bench.measure("replay", "own.sql", "--clients", 2, "--no-weir", *SHORT)
+    assert "\x1b" not in done.stdout
+    colored = bench.run("report", bench.out, "--color", "always")
+    assert "\x1b[1mown\x1b[0m\n" in colored.stdout and "\x1b" not in (bench.out / "report.txt").read_text()
+    assert re.sub(r"\x1b\[\d*m", "", colored.stdout) == bench.run("report", bench.out).stdout
 
 
 def test_a_report_needs_every_raw_log(bench):

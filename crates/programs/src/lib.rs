@@ -5,7 +5,7 @@
 
 mod status;
 
-pub use status::{STATUSES, Status};
+pub use status::{MEANINGS, POOLER_USAGE, Status, statuses};
 
 /// The pooler's file name.
 pub const WEIR: &str = "weir";

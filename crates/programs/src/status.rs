@@ -3,11 +3,27 @@
 
 use std::process::ExitCode;
 
-/// For help and the manual.
-pub const STATUSES: &str = "Exit status: 0 done; 1 the answer is no, or it failed; 2 the command line is wrong; \
-    3 (weir-bench sweep) a sweep was made, and its figures do not say how large the pool should be; \
-    130 (weir-bench) interrupted, with what was measured kept. \
-    The pooler itself, weir FILE.ini, exits with 1 where its command line is wrong, as PgBouncer does.";
+/// What each number means, for help and the manual.
+pub const MEANINGS: &[(u8, &str)] = &[
+    (0, "done"),
+    (1, "the answer is no, or it failed"),
+    (2, "the command line is wrong"),
+    (3, "weir-bench sweep: a sweep was made, and its figures do not say how large the pool should be"),
+    (130, "weir-bench: interrupted, with what was measured kept"),
+];
+
+/// What differs where the pooler itself is started.
+pub const POOLER_USAGE: &str =
+    "The pooler itself, weir FILE.ini, ends with 1 where its command line is wrong, as PgBouncer does.";
+
+/// For the help of a program that has these.
+#[must_use]
+pub fn statuses(of: &[Status]) -> String {
+    let known = |(code, _): &&(u8, &str)| of.iter().any(|status| status.code() == *code);
+    let parts: Vec<String> =
+        MEANINGS.iter().filter(known).map(|(code, meaning)| format!("{code} {meaning}")).collect();
+    format!("Exit status: {}.", parts.join("; "))
+}
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +77,15 @@ mod tests {
     #[test]
     fn every_status_is_documented_and_read_back() {
         for status in Status::ALL {
-            assert!(STATUSES.contains(&format!(" {} ", status.code())), "{status:?}");
+            assert!(
+                statuses(&[status]).starts_with(&format!("Exit status: {} ", status.code())),
+                "{status:?}"
+            );
             assert_eq!(Status::of(i32::from(status.code())), Some(status));
         }
+        assert_eq!(MEANINGS.len(), Status::ALL.len());
+        let page = include_str!("../../../docs/command-line.md");
+        assert!(MEANINGS.iter().all(|(code, meaning)| page.contains(&format!("| {code} | {meaning} |"))));
         assert_eq!((Status::of(101), Status::of(-1)), (None, None));
     }
 }

@@ -2,33 +2,44 @@
 //! A generator is any command of the workspace; it prints the file to its standard output.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// A generated file and the arguments of `cargo` that print it.
+/// A generated file, the program of ours that makes it, and the arguments of `cargo` that print it.
 pub(crate) struct Generated {
     file: &'static str,
+    program: &'static str,
     cargo: &'static [&'static str],
 }
 
 const GENERATED: &[Generated] = &[
     Generated {
         file: "packaging/weir.1",
+        program: "weir",
         cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "man"],
     },
     Generated {
+        file: "packaging/weir-bench.1",
+        program: "weir-bench",
+        cargo: &["run", "--quiet", "--package", "weir-lab", "--", "--generate", "man"],
+    },
+    Generated {
         file: "packaging/weir.ini",
+        program: "weir",
         cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "ini"],
     },
     Generated {
         file: "docs/pgpool.md",
+        program: "weir",
         cargo: &["run", "--quiet", "--package", "weir", "--", "--generate", "pgpool"],
     },
 ];
 
-/// Names a `weir` that has just been built, as `make test` does: cargo would build another one, with other features.
+/// Names a `weir` that has just been built, with `weir-bench` beside it, as `make test` does: cargo would build others, with other
+/// features.
 const BUILT: &str = "WEIR_GENERATOR";
 
 /// Whether a file is made by a generator: its form is the generator's matter.
@@ -56,7 +67,7 @@ fn stale(tree: &Tree, row: &Generated) -> Option<Finding> {
 fn generator(row: &Generated, built: Option<OsString>) -> Command {
     let own = row.cargo.iter().position(|word| *word == "--").map(|at| &row.cargo[at + 1..]);
     let (program, arguments) = match (built, own) {
-        (Some(weir), Some(own)) => (weir, own),
+        (Some(weir), Some(own)) => (Path::new(&weir).with_file_name(row.program).into_os_string(), own),
         _ => (OsString::from("cargo"), row.cargo),
     };
     let mut command = Command::new(program);
@@ -87,16 +98,18 @@ mod tests {
 
     #[test]
     fn a_program_that_is_built_already_is_not_built_again() {
-        let words =
-            |built: Option<&str>| format!("{:?}", generator(&GENERATED[0], built.map(OsString::from)));
-        assert_eq!(words(Some("/x/weir")), r#""/x/weir" "--generate" "man""#);
-        assert!(words(None).starts_with(r#""cargo" "run""#));
+        let words = |row: usize, built: Option<&str>| {
+            format!("{:?}", generator(&GENERATED[row], built.map(OsString::from)))
+        };
+        assert_eq!(words(0, Some("/x/weir")), r#""/x/weir" "--generate" "man""#);
+        assert_eq!(words(1, Some("/x/weir")), r#""/x/weir-bench" "--generate" "man""#);
+        assert!(words(1, None).starts_with(r#""cargo" "run""#));
     }
 
     #[test]
     fn a_failing_generator_is_a_finding() {
         let tree = Tree::open().expect("git lists the files");
-        let row = Generated { file: "x.txt", cargo: &["no-such-command-at-all"] };
+        let row = Generated { file: "x.txt", program: "weir", cargo: &["no-such-command-at-all"] };
         assert!(stale(&tree, &row).is_some());
     }
 }

@@ -124,6 +124,9 @@ pub struct Common {
     /// A new directory for the result [default: weir-bench-DATE-TIME]
     #[arg(long, value_name = "DIRECTORY", help_heading = "The result")]
     pub out: Option<PathBuf>,
+    /// The result as JSON on standard output, in place of tables; what goes on is told on standard error
+    #[arg(long, conflicts_with = "progress", help_heading = "The result")]
+    pub json: bool,
     /// How it is told what goes on
     #[arg(long, value_enum, value_name = "KIND", default_value = "auto", help_heading = "The result")]
     pub progress: ProgressKind,

@@ -9,15 +9,17 @@ mod weir;
 pub use common::Common;
 pub use values::{Named, Numbers};
 
+use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
+use commandline::ColorWhen;
 
 use crate::error::LabError;
 use crate::experiment::{self, ExperimentOptions};
 use crate::interrupt::Interrupt;
-use crate::options::ProgressKind;
+use crate::options::{ProgressKind, ResultForm};
 use crate::record::ExperimentKind;
 use programs::Status;
 
@@ -72,7 +74,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Replay {
     /// Scripts in pgbench's language; each transaction takes one, by weight
-    #[arg(value_name = "FILE[@WEIGHT]", required = true)]
+    #[arg(value_name = "FILE[@WEIGHT]", required = true, value_hint = ValueHint::FilePath)]
     pub files: Vec<String>,
     /// Numbers of clients, as 50,150 or 10-100:10
     #[arg(long, value_name = "N,…", default_value = "50")]
@@ -89,32 +91,44 @@ pub struct Replay {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Report {
     /// The directory of a result
-    #[arg(value_name = "DIRECTORY")]
+    #[arg(value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
+    /// The result as JSON on standard output, in place of tables
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl Task {
+    /// The options of every experiment.
+    fn common(&self) -> Option<&Common> {
+        match self {
+            Task::Compare(task) => Some(&task.common),
+            Task::Sweep(task) => Some(&task.common),
+            Task::Replay(task) => Some(&task.common),
+            Task::Report(_) => None,
+        }
+    }
+
     /// Weir's program where the environment alone names it and it has a path of its own: a command that repeats this one has to name it, too.
     fn elsewhere(&self) -> Option<PathBuf> {
-        let named = match self {
-            Task::Compare(task) => &task.common,
-            Task::Sweep(task) => &task.common,
-            Task::Replay(task) => &task.common,
-            Task::Report(_) => return None,
-        };
-        let named = named.weir.clone().filter(|program| !program.starts_with("/proc"));
+        let named = self.common()?.weir.clone().filter(|program| !program.starts_with("/proc"));
         named.filter(|program| weir::beside().as_ref() != Some(program))
     }
 }
 
-/// Does what was asked. `words` is the command line (for the record), `weir` the version that stands in it.
+/// Does what was asked. `words` is the command line (for the record), `weir` the version that stands in it; colours as `color` says.
 #[must_use]
-pub fn run(task: &Task, words: Vec<String>, weir: &str) -> Status {
+pub fn run(task: &Task, words: Vec<String>, weir: &str, color: ColorWhen) -> Status {
+    let form = |json: bool| match json {
+        true => ResultForm::Json,
+        false => ResultForm::Text(color.paint(std::io::stdout().is_terminal())),
+    };
     let result = Interrupt::install().map_err(LabError::system("watching for signals")).and_then(
         |interrupt| match task {
-            Task::Report(report) => experiment::report(&report.directory),
+            Task::Report(report) => experiment::report(&report.directory, form(report.json)),
             Task::Compare(_) | Task::Sweep(_) | Task::Replay(_) => {
-                let wish = wish(task, words, weir)?;
+                let mut wish = wish(task, words, weir)?;
+                wish.form = form(task.common().is_some_and(|common| common.json));
                 if wish.progress == ProgressKind::Json {
                     let output = std::io::stdout().as_fd().try_clone_to_owned();
                     let watched = output.and_then(|output| interrupt.watch_reader(output));

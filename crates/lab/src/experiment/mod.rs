@@ -22,7 +22,9 @@ use crate::advisor;
 use crate::error::{LabError, Result};
 use crate::interrupt::Interrupt;
 use crate::load::Span;
-use crate::options::{Driver, Mode, ProgressKind, Tools};
+use commandline::Paint;
+
+use crate::options::{Driver, Mode, ProgressKind, ResultForm, Tools};
 use crate::record::{Experiment, ExperimentKind, WarningKind, WorkloadRecord};
 use crate::report as paper;
 use crate::target::Address;
@@ -113,6 +115,8 @@ pub struct ExperimentOptions {
     pub out: Option<PathBuf>,
     /// How progress is reported.
     pub progress: ProgressKind,
+    /// How the result is printed.
+    pub form: ResultForm,
 }
 
 /// Runs an experiment and writes its report.
@@ -120,7 +124,7 @@ pub struct ExperimentOptions {
 /// # Errors
 /// When the scene cannot be set or nothing was measured; whatever was measured is saved all the same.
 pub fn run(wish: &ExperimentOptions, interrupt: &Interrupt) -> Result<Status> {
-    let mut news = ProgressReporter::new(wish.progress);
+    let mut news = ProgressReporter::new(wish.progress, wish.form);
     let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
     finish(&mut experiment, ended, &place, &mut news)
 }
@@ -130,7 +134,7 @@ pub fn run(wish: &ExperimentOptions, interrupt: &Interrupt) -> Result<Status> {
 /// # Errors
 /// As [`run`], and when it did not come to its end.
 pub fn prepare(wish: &ExperimentOptions, interrupt: &Interrupt) -> Result<Experiment> {
-    let mut news = ProgressReporter::new(wish.progress);
+    let mut news = ProgressReporter::new(wish.progress, wish.form);
     let (mut experiment, place, ended) = measure(wish, interrupt, &mut news)?;
     experiment.complete = ended.is_ok();
     findings::add(&mut experiment);
@@ -201,7 +205,7 @@ fn finish(
 /// Writes the report beside the record: text, page and pictures.
 fn publish(experiment: &Experiment, directory: &Path) -> Result<()> {
     let path = directory.join("report.txt");
-    std::fs::write(&path, paper::terminal(experiment) + "\n")
+    std::fs::write(&path, paper::terminal(experiment, Paint::PLAIN) + "\n")
         .map_err(LabError::system(format!("writing {}", path.display())))?;
     paper::write(experiment, directory)
 }

@@ -7,15 +7,16 @@ use super::{findings, rounds};
 use crate::error::{LabError, Result};
 use crate::generator;
 use crate::load::RawFiles;
+use crate::options::ResultForm;
 use crate::record::{Ended, Experiment, FILE, Run};
 use crate::report as paper;
 use programs::Status;
 
-/// Reads `directory`, writes its report anew and prints the table.
+/// Reads `directory`, writes its report anew and prints it.
 ///
 /// # Errors
 /// [`LabError::Record`] with the name of a file that is gone, cut, changed or does not agree with the record.
-pub fn report(directory: &Path) -> Result<Status> {
+pub fn report(directory: &Path, form: ResultForm) -> Result<Status> {
     let mut experiment = Experiment::load(directory)?;
     for index in 0..experiment.points.len() {
         for number in 0..experiment.points[index].runs.len() {
@@ -26,8 +27,12 @@ pub fn report(directory: &Path) -> Result<Status> {
     experiment.warnings.retain(|warning| warning.kind == crate::record::WarningKind::Interrupted);
     findings::add(&mut experiment);
     super::publish(&experiment, directory)?;
-    println!("{}", paper::terminal(&experiment));
-    Ok(if experiment.complete { super::verdict(&experiment) } else { Status::Done })
+    let status = if experiment.complete { super::verdict(&experiment) } else { Status::Done };
+    match form {
+        ResultForm::Text(paint) => println!("{}", paper::terminal(&experiment, paint)),
+        ResultForm::Json => super::progress::print_result(&experiment, directory, status),
+    }
+    Ok(status)
 }
 
 /// The run with its figures from its raw logs.

@@ -6,6 +6,7 @@ mod tools;
 pub use tools::Tools;
 
 use clap::ValueEnum;
+use commandline::Paint;
 
 /// Which program makes the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -49,6 +50,21 @@ impl Mode {
             Self::Session => "session",
             Self::Transaction => "transaction",
         }
+    }
+}
+
+/// How the result is printed on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultForm {
+    /// Tables and sentences.
+    Text(Paint),
+    /// One JSON object.
+    Json,
+}
+
+impl Default for ResultForm {
+    fn default() -> Self {
+        Self::Text(Paint::PLAIN)
     }
 }
 

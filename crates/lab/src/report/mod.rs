@@ -15,6 +15,8 @@ mod words;
 use std::fs;
 use std::path::Path;
 
+use commandline::Paint;
+
 use crate::advisor::{Advice, advise};
 use crate::error::{LabError, Result};
 use crate::record::{Experiment, WarningKind};
@@ -29,9 +31,9 @@ pub const PICTURES: &str = "pictures";
 
 /// The report for a terminal.
 #[must_use]
-pub fn terminal(experiment: &Experiment) -> String {
+pub fn terminal(experiment: &Experiment, paint: Paint) -> String {
     let (experiment, advice) = read(experiment);
-    text::text(&experiment, &advice)
+    text::text(&experiment, &advice, paint)
 }
 
 /// What a comparison comes to, in sentences; nothing of other questions.
@@ -110,7 +112,7 @@ mod tests {
             Point { target: "direct".into(), runs: direct, ..point.clone() },
             Point { target: "weir".into(), pool_size: Some(8), runs: vec![run(0, 1188.0)], ..point },
         ];
-        let text = terminal(&experiment);
+        let text = terminal(&experiment, Paint::PLAIN);
         assert!(text.contains("1,100") && text.contains("1,188") && text.contains("+8%"), "{text}");
         assert!(
             !text.contains("1,358") && text.contains("50 clients: round 2 counts for no figure"),

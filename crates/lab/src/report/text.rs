@@ -1,5 +1,7 @@
 //! The report for a terminal: warnings first, then the tables with a sparkline of each row, what they say, the advice and
-//! the line to paste, and the command that repeats it. Plain text, at most 120 columns but for long cells.
+//! the line to paste, and the command that repeats it. At most 120 columns but for long cells; in colours where they are wanted.
+
+use commandline::Paint;
 
 use crate::advisor::Advice;
 use crate::record::Experiment;
@@ -11,16 +13,16 @@ const WIDTH: usize = 110;
 const SPARKS: usize = 16;
 
 /// The whole report.
-pub(super) fn text(experiment: &Experiment, advice: &Advice) -> String {
+pub(super) fn text(experiment: &Experiment, advice: &Advice, paint: Paint) -> String {
     let mut text = String::new();
     for line in scene::sentences(experiment) {
         text.push_str(&wrap("", &line));
     }
     for warning in words::warnings(experiment) {
-        text.push_str(&wrap("! ", &warning));
+        text.push_str(&paint.doubtful(&wrap("! ", &warning)));
     }
     for headline in words::headlines(experiment) {
-        text.push_str(&wrap("→ ", &headline));
+        text.push_str(&paint.heading(&wrap("→ ", &headline)));
     }
     for table in table::closed(experiment, advice)
         .iter()
@@ -28,7 +30,7 @@ pub(super) fn text(experiment: &Experiment, advice: &Advice) -> String {
         .chain(&table::open(experiment))
     {
         text.push('\n');
-        text.push_str(&show(table));
+        text.push_str(&show(table, paint));
     }
     let said = words::findings(experiment, advice);
     if !said.is_empty() {
@@ -37,12 +39,12 @@ pub(super) fn text(experiment: &Experiment, advice: &Advice) -> String {
     for line in said {
         text.push_str(&wrap("• ", &line));
     }
-    text.push_str(&advised(advice));
+    text.push_str(&advised(advice, paint));
     text.push_str(&format!("\nAgain: {}\n", command::line(&experiment.command)));
     text
 }
 
-fn advised(advice: &Advice) -> String {
+fn advised(advice: &Advice, paint: Paint) -> String {
     let mut text = String::new();
     for series in &advice.series {
         let title = format!("\n{} through {}, {} clients: ", series.workload, series.target, series.clients);
@@ -58,16 +60,22 @@ fn advised(advice: &Advice) -> String {
         text.push_str(&wrap("", &line));
     }
     for overall in &advice.overall {
-        text.push_str(&wrap("", &format!("\n{}: {}", overall.target, overall.headline())));
+        text.push_str(&paint.heading(&wrap("", &format!("\n{}: {}", overall.target, overall.headline()))));
         for line in overall.per_server() {
             text.push_str(&wrap("  • ", &line));
         }
-        text.extend(overall.ini().iter().flat_map(|ini| ini.lines()).map(|line| format!("    {line}\n")));
+        text.extend(
+            overall
+                .ini()
+                .iter()
+                .flat_map(|ini| ini.lines())
+                .map(|line| format!("    {}\n", paint.good(line))),
+        );
     }
     text
 }
 
-fn show(table: &Table) -> String {
+fn show(table: &Table, paint: Paint) -> String {
     let widths: Vec<usize> = (0..table.heads.len())
         .map(|column| {
             let cells = table.rows.iter().filter_map(|row| row.cells.get(column)).map(|cell| letters(cell));
@@ -77,12 +85,17 @@ fn show(table: &Table) -> String {
     let heads: Vec<String> = table.heads.iter().map(|head| (*head).to_owned()).collect();
     let has_sparks = table.rows.iter().any(|row| !row.seconds.is_empty());
     let over_time = if has_sparks { "  over time" } else { "" };
-    let mut text = format!("{}\n{}{over_time}\n", table.title, line(&heads, &widths));
+    let mut text = format!("{}\n{}{over_time}\n", paint.heading(&table.title), line(&heads, &widths));
     text.push_str(&"─".repeat(widths.iter().sum::<usize>() + 2 * widths.len() + SPARKS));
     text.push('\n');
     for row in &table.rows {
         let shown = format!("{}  {}{}", line(&row.cells, &widths), sparks(row), mark(row));
-        text.push_str(shown.trim_end());
+        let shown = shown.trim_end();
+        text.push_str(&match (row.advised, row.troubled) {
+            (true, false) => paint.good(shown),
+            (_, true) => paint.doubtful(shown),
+            (false, false) => shown.to_owned(),
+        });
         text.push('\n');
     }
     text
@@ -149,7 +162,7 @@ mod tests {
     #[test]
     fn the_text_has_warnings_tables_advice_and_the_command() {
         let experiment = sample::experiment();
-        let text = text(&experiment, &advise(&experiment));
+        let text = text(&experiment, &advise(&experiment), Paint::PLAIN);
         for words in [
             "! generator, server and pooler shared 2 CPUs",
             "◀ advised",
@@ -163,6 +176,23 @@ mod tests {
         }
         let warning = text.find("! generator").expect("a warning");
         assert!(warning < text.find("◀").expect("a table"), "warnings come first");
+    }
+
+    #[test]
+    fn colours_change_no_letter() {
+        let (experiment, always) = (sample::experiment(), commandline::ColorWhen::Always.paint(false));
+        let painted = text(&experiment, &advise(&experiment), always);
+        assert!(
+            painted.lines().any(|line| line.starts_with('\u{1b}') && line.contains("◀ advised")),
+            "{painted}"
+        );
+        let plain: String = painted
+            .split('\u{1b}')
+            .map(|part| {
+                part.strip_prefix('[').and_then(|part| part.split_once('m')).map_or(part, |(_, rest)| rest)
+            })
+            .collect();
+        assert_eq!(plain, text(&experiment, &advise(&experiment), Paint::PLAIN));
     }
 
     #[test]

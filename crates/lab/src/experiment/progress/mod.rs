@@ -15,7 +15,7 @@ use board::Board;
 use words::{bar, clock, name, outcome};
 
 use crate::figures::whole;
-use crate::options::ProgressKind;
+use crate::options::{ProgressKind, ResultForm};
 use crate::record::{Ended, Experiment, Point, Run, Second};
 use crate::report::{self, sparkline};
 use programs::Status;
@@ -36,6 +36,7 @@ enum Listener {
 #[derive(Debug)]
 pub(super) struct ProgressReporter {
     listener: Listener,
+    form: ResultForm,
     runs: u32,
     done: u32,
     first_run: Option<Instant>,
@@ -51,7 +52,7 @@ pub(super) struct ProgressReporter {
 
 impl ProgressReporter {
     /// Nothing told yet.
-    pub(super) fn new(kind: ProgressKind) -> Self {
+    pub(super) fn new(kind: ProgressKind, form: ResultForm) -> Self {
         let listener = match kind {
             ProgressKind::Auto if std::io::stderr().is_terminal() => Listener::Terminal,
             ProgressKind::Auto | ProgressKind::Plain => Listener::Lines,
@@ -60,6 +61,7 @@ impl ProgressReporter {
         };
         Self {
             listener,
+            form,
             runs: 0,
             done: 0,
             first_run: None,
@@ -194,16 +196,14 @@ impl ProgressReporter {
     ) {
         self.close();
         if let Listener::Program = self.listener {
-            let directory = directory.display().to_string();
-            event(json!({
-                "event": "end", "directory": directory, "complete": experiment.complete,
-                "report": has_report, "status": status.code(), "warnings": experiment.warnings,
-                "advice": words::advice(experiment),
-            }));
+            event(ended(experiment, directory, has_report, status));
             return;
         }
+        let ResultForm::Text(paint) = self.form else {
+            return print_result(experiment, directory, status);
+        };
         if has_report {
-            println!("{}", report::terminal(experiment));
+            println!("{}", report::terminal(experiment, paint));
         } else {
             println!("No run ended well: there is nothing to report.");
         }
@@ -259,6 +259,26 @@ impl Drop for ProgressReporter {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The result as one JSON object: what `end` says, and the whole record.
+pub(super) fn print_result(experiment: &Experiment, directory: &Path, status: Status) {
+    let has_report = experiment.points.iter().any(|point| point.whole().next().is_some());
+    let mut result = ended(experiment, directory, has_report, status);
+    if let Value::Object(fields) = &mut result {
+        fields.remove("event");
+        fields.insert("record".to_owned(), json!(experiment));
+    }
+    event(result);
+}
+
+/// How an experiment has ended, for programs.
+fn ended(experiment: &Experiment, directory: &Path, has_report: bool, status: Status) -> Value {
+    json!({
+        "event": "end", "directory": directory.display().to_string(), "complete": experiment.complete,
+        "report": has_report, "status": status.code(), "warnings": experiment.warnings,
+        "advice": words::advice(experiment),
+    })
 }
 
 fn event(value: Value) {
