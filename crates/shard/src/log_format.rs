@@ -57,11 +57,6 @@ fn loggable(text: &str) -> &str {
     &text[..text.floor_char_boundary(BYTES)]
 }
 
-/// A duration with one decimal.
-pub(crate) fn milliseconds(us: u64) -> String {
-    format!("{}.{}", us / 1_000, us % 1_000 / 100)
-}
-
 impl Core {
     /// Logs a line about a client.
     pub(crate) fn log_client(&mut self, conn: ConnId, level: Level, text: &str) {

@@ -20,3 +20,8 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 pub(crate) fn passed(now_us: u64, since_us: u64, limit_us: u64) -> bool {
     limit_us > 0 && now_us.saturating_sub(since_us) >= limit_us
 }
+
+/// Milliseconds with one decimal, for the log.
+pub(crate) fn milliseconds(us: u64) -> String {
+    format!("{}.{}", us / 1_000, us % 1_000 / 100)
+}

@@ -12,8 +12,7 @@ use crate::ConnId;
 use crate::client::login_times::{LoginPart, LoginTimes};
 use crate::client::{Client, Phase};
 use crate::core::Core;
-use crate::log_format::milliseconds;
-use crate::time::micros;
+use crate::time::{micros, milliseconds};
 
 /// A client has connected.
 #[cold]

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use telemetry::{ServerWait, Wait};
 
 use super::tracker::Request;
-use crate::log_format::milliseconds;
+use crate::time::milliseconds;
 
 /// Of a statement the line has so much.
 const SHOWN_BYTES: usize = 1_024;
