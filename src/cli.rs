@@ -12,7 +12,7 @@ use programs::Status;
 use crate::quota_command::QuotaTask;
 
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
-#[derive(Debug, Parser)]
+#[derive(Debug, Default, Parser)]
 #[command(name = programs::WEIR, disable_version_flag = true, max_term_width = 100, styles = commandline::STYLES)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -78,6 +78,8 @@ pub(crate) enum Task {
     /// Make a line of http_auth_file: who may use the control panel.
     #[command(subcommand)]
     Panel(CredentialTask),
+    /// Run as the first process of a container: with a configuration that is mounted, or one made of the environment of PgBouncer's images.
+    Container(ContainerTask),
     /// Show, set and report quotas: what users, groups, databases and application_names may use.
     Quota(Box<QuotaTask>),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours: the program weir-bench.
@@ -87,6 +89,18 @@ pub(crate) enum Task {
         #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },
+}
+
+/// What `weir container` does instead of running.
+#[derive(Args, Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ContainerTask {
+    /// Print the configuration that is made of the environment, without secrets, and exit.
+    #[arg(long)]
+    pub(crate) print: bool,
+
+    /// Ask the process of this container whether it is ready: for health checks.
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) health: bool,
 }
 
 const IMPORT_HELP: &str = "Without --output the configuration goes to standard output and the list to standard error. \

@@ -5,10 +5,10 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use container::{Made, Variables};
+use ::container::{Made, Variables};
+use programs::Status;
 
 use crate::cli::{ContainerTask, Options};
 use crate::files::Disk;
@@ -31,9 +31,9 @@ struct Start {
 }
 
 /// Runs what was asked for; `serve` is the pooler.
-pub(crate) fn run(task: &ContainerTask, serve: impl FnOnce(&Options) -> ExitCode) -> ExitCode {
+pub(crate) fn run(task: ContainerTask, serve: impl FnOnce(&Options) -> Status) -> Status {
     let done = if task.health {
-        health().map(|()| ExitCode::SUCCESS)
+        health().map(|()| Status::Done)
     } else if task.print {
         from_environment().map(|made| crate::print(&made.ini))
     } else {
@@ -41,7 +41,7 @@ pub(crate) fn run(task: &ContainerTask, serve: impl FnOnce(&Options) -> ExitCode
     };
     done.unwrap_or_else(|why| {
         let _ = writeln!(io::stderr(), "weir: {why}");
-        ExitCode::FAILURE
+        Status::Failed
     })
 }
 
@@ -54,7 +54,8 @@ fn start() -> Result<Start, String> {
         let _ = writeln!(io::stderr(), "weir: {note}");
     }
     let kept = |name, text: &str| {
-        securefs::in_memory(name, text.as_bytes()).map_err(|why| format!("{name} cannot be kept in memory: {why}"))
+        securefs::in_memory(name, text.as_bytes())
+            .map_err(|why| format!("{name} cannot be kept in memory: {why}"))
     };
     let mut ini = made.ini;
     let mut in_memory = Vec::new();
@@ -69,8 +70,9 @@ fn start() -> Result<Start, String> {
 }
 
 fn from_environment() -> Result<Made, String> {
-    let given = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    container::convert(&Variables::new(given, &Disk)).map_err(|error| error.to_string())
+    let given = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    ::container::convert(&Variables::new(given, &Disk)).map_err(|error| error.to_string())
 }
 
 /// Whether the process answers: `/readyz` of the panel's port, or, without one, a connection to where clients come.

@@ -6,6 +6,7 @@ mod boot;
 mod check;
 mod cli;
 mod compat;
+mod container;
 mod control_loop;
 mod credentials;
 mod files;
@@ -55,6 +56,7 @@ fn run(options: Options, words: &[OsString]) -> Status {
     let paint = options.color.color.paint(std::io::stdout().is_terminal());
     match options.task {
         Some(Task::Check { file, json }) => check::run(&file, json, paint),
+        Some(Task::Container(task)) => container::run(task, |options| serve(options, words)),
         Some(Task::Import(task)) => pgpool::run(&task),
         Some(Task::Quota(task)) => quota_command::run(&task, paint),
         Some(Task::Panel(task)) => credentials::run(&task),

@@ -1,6 +1,6 @@
 //! What shells complete, made of the table of options: what is hidden in help is not completed.
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_complete::{Shell, generate};
 
 /// The file that a shell reads.
@@ -12,7 +12,7 @@ pub fn completions(shell: Shell, command: &Command) -> String {
     let mut visible = Command::new(plain.clone())
         .disable_version_flag(command.is_disable_version_flag_set())
         .version(command.get_version().unwrap_or_default().to_owned())
-        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned())
+        .args(command.get_arguments().filter(|argument| !argument.is_hide_set()).map(completed))
         .subcommands(command.get_subcommands().cloned());
     let mut text = Vec::new();
     generate(shell, &mut visible, plain.clone(), &mut text);
@@ -20,10 +20,17 @@ pub fn completions(shell: Shell, command: &Command) -> String {
     text.replace(&format!(" -o default {plain}\n"), &format!(" -o default {name}\n"))
 }
 
+/// An argument as far as completion looks at it: whether it is required may depend on a hidden one.
+fn completed(argument: &Arg) -> Arg {
+    if !argument.is_positional() {
+        return argument.clone();
+    }
+    Arg::new(argument.get_id().clone()).value_hint(argument.get_value_hint())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Arg;
 
     #[test]
     fn commands_of_a_program_with_a_hyphen_are_completed_and_hidden_options_are_not() {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use settings::{GLOBAL, Global};
 
-use crate::servers::{Family, Server, Servers};
+use crate::server::Server;
+use crate::servers::{Family, Servers};
 use crate::variables::{EnvironmentError, Variables};
 
 /// What was made of an environment.

@@ -145,5 +145,5 @@ fn what_is_made_is_a_configuration() {
     let files = Mounted([("weir.ini", made.ini.leak() as &str)].into_iter().collect());
     let config = settings::load(&files, "weir.ini", &[]).expect("a configuration");
     assert_eq!(config.databases.len(), 2);
-    assert_eq!(config.global.default_pool_size.largest(), 7);
+    assert_eq!(config.global.default_pool_size, settings::PoolSize::Fixed(7));
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod convert;
+mod server;
 mod servers;
 mod uri;
 mod variables;

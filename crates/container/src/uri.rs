@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::servers::Server;
+use crate::server::Server;
 
 /// Reads a URI. The error does not repeat it: a password may stand in it.
 pub(crate) fn read(uri: &str) -> Result<Server, String> {

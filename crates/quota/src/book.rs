@@ -419,7 +419,7 @@ mod tests {
     }
 
     fn client(book: &mut Book, user: &str) -> ClientMeters {
-        ClientMeters::enter_anyway(book.meters(user, "d", "app"), false)
+        ClientMeters::enter_anyway(book.meters(user, "d", "app"), false, 0)
     }
 
     fn used(book: &Book) -> Vec<(String, u64, State)> {
@@ -449,7 +449,7 @@ mod tests {
         let mut book =
             book("application_name default queries/day hard=5\napplication_name own queries/day hard=5");
         for number in 0..MOST_UNNAMED + 10 {
-            ClientMeters::enter_anyway(book.meters("u", "d", &number.to_string()), false).add(0, 1, 0);
+            ClientMeters::enter_anyway(book.meters("u", "d", &number.to_string()), false, 0).add(0, 1, 0);
         }
         assert_eq!(book.accounts.len(), MOST_UNNAMED + 1);
         assert_eq!(book.meters("u", "d", "own").len(), 1, "those that are named are always limited");
@@ -461,7 +461,7 @@ mod tests {
     #[test]
     fn a_store_forgets_subjects_that_are_gone() {
         let mut book = book("application_name default queries/hour hard=5");
-        ClientMeters::enter_anyway(book.meters("u", "d", "x"), false).add(0, 2, 9);
+        ClientMeters::enter_anyway(book.meters("u", "d", "x"), false, 0).add(0, 2, 9);
         book.tick(at(1));
         let stored = book.take_changed();
         assert_eq!(stored.iter().map(|usage| usage.used).collect::<Vec<_>>(), [2]);
@@ -482,7 +482,7 @@ mod tests {
         let hostile = "x\" queries/hour\n3600 99 user alice queries/hour\u{1b}";
         for name in [hostile, "", "default", "a b", "\"", &"ä".repeat(5_000)] {
             let mut before = book(rules);
-            ClientMeters::enter_anyway(before.meters("u", "d", name), false).add(0, 2, 9);
+            ClientMeters::enter_anyway(before.meters("u", "d", name), false, 0).add(0, 2, 9);
             before.tick(at(1));
             let stored = before.take_changed();
             assert!(stored[0].key.len() < 300 && !stored[0].key.contains(char::is_control), "{stored:?}");
@@ -525,7 +525,7 @@ mod tests {
         let mut book = book("user a connections soft=1 hard=3 grace=60");
         let (one, two) = (client(&mut book, "a"), client(&mut book, "a"));
         book.tick(at(1));
-        let enters = |book: &mut Book| ClientMeters::enter(book.meters("a", "d", ""), false).is_ok();
+        let enters = |book: &mut Book| ClientMeters::enter(book.meters("a", "d", ""), false, 0).is_ok();
         assert!(enters(&mut book));
         book.tick(at(61));
         assert!(!enters(&mut book));

@@ -4,7 +4,7 @@
 //! Owns counting connections exactly. What was used in a period, and what that means, is the [`crate::Book`]'s.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::subject::Subject;
 
@@ -54,14 +54,6 @@ struct Stripe {
     server_us: AtomicU64,
     queries: AtomicU64,
     bytes: AtomicU64,
-}
-
-thread_local! {
-    /// The stripe of this thread, in every meter.
-    static STRIPE: usize = {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES
-    };
 }
 
 /// What was counted since it was collected last.
@@ -178,18 +170,21 @@ impl Meter {
 #[derive(Debug)]
 pub struct ClientMeters {
     meters: Box<[Arc<Meter>]>,
+    /// The stripe of its thread.
+    stripe: usize,
     is_exempt: bool,
 }
 
 impl ClientMeters {
-    /// Counts a connection in all of them; where one does not allow it, it counts in none and that one is returned.
+    /// Counts a connection in all of them; where one does not allow it, it counts in none and that one is returned. `thread` is the number of the one
+    /// that the client is on.
     ///
     /// # Errors
     /// The meter that is full.
-    pub fn enter(meters: Vec<Arc<Meter>>, is_exempt: bool) -> Result<ClientMeters, Arc<Meter>> {
+    pub fn enter(meters: Vec<Arc<Meter>>, is_exempt: bool, thread: u16) -> Result<ClientMeters, Arc<Meter>> {
         let full = meters.iter().position(|meter| !meter.take(!is_exempt));
         match full {
-            None => Ok(ClientMeters { meters: meters.into_boxed_slice(), is_exempt }),
+            None => Ok(ClientMeters::counted(meters, is_exempt, thread)),
             Some(full) => {
                 meters[..full].iter().for_each(|meter| meter.release());
                 Err(Arc::clone(&meters[full]))
@@ -199,9 +194,13 @@ impl ClientMeters {
 
     /// Counts a connection that is there already, whether it is allowed or not.
     #[must_use]
-    pub fn enter_anyway(meters: Vec<Arc<Meter>>, is_exempt: bool) -> ClientMeters {
+    pub fn enter_anyway(meters: Vec<Arc<Meter>>, is_exempt: bool, thread: u16) -> ClientMeters {
         meters.iter().for_each(|meter| _ = meter.take(false));
-        ClientMeters { meters: meters.into_boxed_slice(), is_exempt }
+        ClientMeters::counted(meters, is_exempt, thread)
+    }
+
+    fn counted(meters: Vec<Arc<Meter>>, is_exempt: bool, thread: u16) -> ClientMeters {
+        ClientMeters { meters: meters.into_boxed_slice(), stripe: usize::from(thread) % STRIPES, is_exempt }
     }
 
     /// Counts the connection in these instead. Where it counted before and after, it counts all the time.
@@ -211,7 +210,7 @@ impl ClientMeters {
         let is_in = |among: &[Arc<Meter>], meter| among.iter().any(|other| Arc::ptr_eq(other, meter));
         meters.iter().filter(|meter| !is_in(&before, meter)).for_each(|meter| _ = meter.take(false));
         before.iter().filter(|meter| !is_in(&meters, meter)).for_each(|meter| meter.release());
-        ClientMeters { meters: meters.into_boxed_slice(), is_exempt }
+        ClientMeters { meters: meters.into_boxed_slice(), stripe: self.stripe, is_exempt }
     }
 
     /// The meter that a request that begins has to look at: one that refuses it, else one that is above a soft limit.
@@ -247,7 +246,7 @@ impl ClientMeters {
     /// What a turn of its client has used.
     pub fn add(&self, server_us: u64, queries: u64, bytes: u64) {
         let counted = Counted { server_us, queries, bytes };
-        STRIPE.with(|stripe| self.meters.iter().for_each(|meter| meter.add(*stripe, counted)));
+        self.meters.iter().for_each(|meter| meter.add(self.stripe, counted));
     }
 }
 
@@ -272,12 +271,12 @@ mod tests {
     fn a_connection_counts_in_all_meters_or_in_none() {
         let (wide, narrow) = (meter(0), meter(1));
         let both = || vec![Arc::clone(&wide), Arc::clone(&narrow)];
-        let first = ClientMeters::enter(both(), false).expect("there is room");
-        let full = ClientMeters::enter(both(), false).expect_err("it is full");
+        let first = ClientMeters::enter(both(), false, 0).expect("there is room");
+        let full = ClientMeters::enter(both(), false, 0).expect_err("it is full");
         assert!(Arc::ptr_eq(&full, &narrow));
         assert_eq!((wide.connections(), narrow.connections()), (1, 1));
-        let exempt = ClientMeters::enter(both(), true).expect("it is exempt");
-        let anyway = ClientMeters::enter_anyway(both(), false);
+        let exempt = ClientMeters::enter(both(), true, 0).expect("it is exempt");
+        let anyway = ClientMeters::enter_anyway(both(), false, 0);
         assert_eq!((wide.connections(), narrow.connections()), (3, 3));
         drop((first, exempt, anyway));
         assert_eq!((wide.connections(), narrow.connections()), (0, 0));
@@ -286,7 +285,7 @@ mod tests {
     #[test]
     fn a_connection_that_moves_never_counts_twice() {
         let (kept, left, new) = (meter(2), meter(1), meter(1));
-        let client = ClientMeters::enter_anyway(vec![Arc::clone(&kept), Arc::clone(&left)], false);
+        let client = ClientMeters::enter_anyway(vec![Arc::clone(&kept), Arc::clone(&left)], false, 0);
         let is_over = AtomicU8::new(0);
         let client = std::thread::scope(|scope| {
             let mover = scope.spawn(|| {
@@ -299,7 +298,7 @@ mod tests {
                 client
             });
             while is_over.load(Ordering::Acquire) == 0 {
-                drop(ClientMeters::enter(vec![Arc::clone(&kept)], false).expect("one of two is there"));
+                drop(ClientMeters::enter(vec![Arc::clone(&kept)], false, 0).expect("one of two is there"));
             }
             mover.join().expect("it moves")
         });
@@ -314,7 +313,7 @@ mod tests {
         let held: usize = std::thread::scope(|scope| {
             let take = || {
                 let taken: Vec<_> = (0..100)
-                    .filter_map(|_| ClientMeters::enter(vec![Arc::clone(&narrow)], false).ok())
+                    .filter_map(|_| ClientMeters::enter(vec![Arc::clone(&narrow)], false, 0).ok())
                     .collect();
                 let count = taken.len();
                 std::mem::forget(taken);
@@ -329,7 +328,7 @@ mod tests {
     #[test]
     fn the_worst_meter_is_a_requests_concern() {
         let (a, b) = (meter(0), meter(0));
-        let of = |is_exempt| ClientMeters::enter_anyway(vec![Arc::clone(&a), Arc::clone(&b)], is_exempt);
+        let of = |is_exempt| ClientMeters::enter_anyway(vec![Arc::clone(&a), Arc::clone(&b)], is_exempt, 0);
         assert!(of(false).concern().is_none());
         a.set_standing(Standing::OverSoft);
         assert!(matches!(of(false).concern(), Some((Standing::OverSoft, meter)) if Arc::ptr_eq(meter, &a)));
@@ -341,12 +340,12 @@ mod tests {
     #[test]
     fn what_many_threads_add_is_collected_once_and_whole() {
         let meter = meter(0);
-        let (threads, each) = (2 * STRIPES as u64, 20_000);
+        let (threads, each) = (2 * STRIPES as u16, 20_000);
         let mut collected = Counted::default();
         std::thread::scope(|scope| {
             let adders: Vec<_> = (0..threads)
-                .map(|_| {
-                    let client = ClientMeters::enter_anyway(vec![Arc::clone(&meter)], false);
+                .map(|thread| {
+                    let client = ClientMeters::enter_anyway(vec![Arc::clone(&meter)], false, thread);
                     scope.spawn(move || (0..each).for_each(|_| client.add(3, 1, 7)))
                 })
                 .collect();
@@ -358,7 +357,7 @@ mod tests {
             }
         });
         let last = meter.collect();
-        let all = threads * each;
+        let all = u64::from(threads) * each;
         assert_eq!(
             (
                 collected.server_us + last.server_us,
@@ -373,7 +372,7 @@ mod tests {
     #[test]
     fn what_was_counted_is_collected_once() {
         let a = meter(0);
-        let client = ClientMeters::enter_anyway(vec![Arc::clone(&a)], false);
+        let client = ClientMeters::enter_anyway(vec![Arc::clone(&a)], false, 0);
         client.add(5, 1, 100);
         client.add(6, 1, 0);
         assert_eq!(a.collect(), Counted { server_us: 11, queries: 2, bytes: 100 });

@@ -6,10 +6,12 @@
 
 mod directory;
 mod file;
+mod memory;
 mod socket;
 
 pub use directory::{Directory, create_directory};
 pub use file::{append, create, overwrite, replace, replace_with_mode};
+pub use memory::in_memory;
 pub use socket::{close_to_others, open_socket_to, remove_socket};
 
 use std::ffi::OsStr;

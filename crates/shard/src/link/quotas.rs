@@ -24,7 +24,7 @@ pub(crate) fn enter(core: &mut Core, conn: ConnId) -> bool {
         return true;
     }
     let (meters, is_exempt) = meters_of(core, conn, true);
-    match ClientMeters::enter(meters, is_exempt) {
+    match ClientMeters::enter(meters, is_exempt, core.id.0) {
         Ok(meters) => {
             attach(core, conn, meters, true);
             true
@@ -43,7 +43,7 @@ pub(crate) fn enter(core: &mut Core, conn: ConnId) -> bool {
 pub(crate) fn enter_anyway(core: &mut Core, conn: ConnId) {
     if core.has_quotas {
         let (meters, is_exempt) = meters_of(core, conn, false);
-        attach(core, conn, ClientMeters::enter_anyway(meters, is_exempt), false);
+        attach(core, conn, ClientMeters::enter_anyway(meters, is_exempt, core.id.0), false);
     }
 }
 
