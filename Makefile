@@ -7,6 +7,8 @@ MANDIR   = $(DESTDIR)$(PREFIX)/share/man/man1
 BASHDIR  = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 ZSHDIR   = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR  = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+LIBDIR   = $(DESTDIR)$(PREFIX)/lib/weir
+SHAREDIR = $(DESTDIR)$(PREFIX)/share/weir
 ETCDIR   = $(DESTDIR)/etc/weir
 UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
 USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
@@ -20,7 +22,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,6 +69,9 @@ auto-figures: ## what pool_size = auto reaches of the best fixed size, loads of 
 quota-figures: ## what quotas of 10,000 databases with a client each cost
 	@WEIR_QUOTA_FIGURES=1 .venv/bin/python -m pytest tests/e2e/test_quota_figures.py -q -s --one-variant
 
+dist: ## target/dist: what a release consists of, packages and tarballs for x86_64 and arm64
+	@scripts/dist
+
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel
 
@@ -83,7 +88,7 @@ lint: ## what `make test` checks before it runs anything
 	@python3 scripts/run-tests format clippy layers tidy
 
 # Run `make build` as yourself first: installing as root then needs no compiler.
-install: ## both binaries, man pages, shell completions, sample configuration and systemd unit (PREFIX, DESTDIR)
+install: ## both binaries, man pages, completions, sample configuration, systemd units, dashboard and alerts (PREFIX, DESTDIR)
 	@test -x $(BUILT)/weir -a -x $(BUILT)/weir-bench || $(MAKE) build
 	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
 	install -Dm755 $(BUILT)/weir-bench $(BINDIR)/weir-bench
@@ -103,14 +108,22 @@ install: ## both binaries, man pages, shell completions, sample configuration an
 	chmod 640 $(ETCDIR)/weir.ini.sample
 	@# A configuration that is there already is the administrator's.
 	test -e $(ETCDIR)/weir.ini || install -m640 $(ETCDIR)/weir.ini.sample $(ETCDIR)/weir.ini
-	install -Dm644 packaging/weir.sysusers $(USERDIR)/weir.conf
+	install -Dm644 packaging/systemd/weir.sysusers $(USERDIR)/weir.conf
+	install -Dm755 packaging/systemd/reload $(LIBDIR)/reload
 	install -d $(UNITDIR)
-	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/weir.service > $(UNITDIR)/weir.service
-	chmod 644 $(UNITDIR)/weir.service
+	for unit in weir.service weir.socket; do \
+	  sed 's|@BINDIR@|$(PREFIX)/bin|; s|@LIBDIR@|$(PREFIX)/lib/weir|' packaging/systemd/$$unit > $(UNITDIR)/$$unit && \
+	  chmod 644 $(UNITDIR)/$$unit || exit; \
+	done
+	install -Dm644 packaging/logrotate/weir $(DESTDIR)/etc/logrotate.d/weir
+	install -Dm644 packaging/grafana/weir.json $(SHAREDIR)/grafana/weir.json
+	install -Dm644 packaging/prometheus/weir-rules.yml $(SHAREDIR)/prometheus/weir-rules.yml
 	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
 
 uninstall: ## removes what `make install` wrote, except an edited weir.ini (PREFIX, DESTDIR)
-	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(MANDIR)/weir-bench.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service
+	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(MANDIR)/weir-bench.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service $(UNITDIR)/weir.socket
+	rm -f $(LIBDIR)/reload $(DESTDIR)/etc/logrotate.d/weir $(SHAREDIR)/grafana/weir.json $(SHAREDIR)/prometheus/weir-rules.yml
+	-rmdir --ignore-fail-on-non-empty $(LIBDIR) $(SHAREDIR)/grafana $(SHAREDIR)/prometheus $(SHAREDIR) 2>/dev/null
 	rm -f $(BASHDIR)/weir $(BASHDIR)/weir-bench $(ZSHDIR)/_weir $(ZSHDIR)/_weir-bench $(FISHDIR)/weir.fish $(FISHDIR)/weir-bench.fish
 	! cmp -s $(ETCDIR)/weir.ini $(ETCDIR)/weir.ini.sample || rm -f $(ETCDIR)/weir.ini
 	rm -f $(ETCDIR)/weir.ini.sample

@@ -36,7 +36,10 @@ def test_everything_has_its_place(installed):
             completions = root / "usr/share" / place
             assert completions.read_text().startswith(begin) and completions.stat().st_mode & 0o777 == 0o644, place
     unit = (root / "usr/lib/systemd/system/weir.service").read_text()
-    assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "@BINDIR@" not in unit
+    assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "ExecReload=/usr/lib/weir/reload $MAINPID /usr/bin/weir /etc/weir/weir.ini" in unit
+    assert "@BINDIR@" not in unit and "@LIBDIR@" not in unit and (root / "usr/lib/weir/reload").stat().st_mode & 0o777 == 0o755
+    for place in ("lib/systemd/system/weir.socket", "share/weir/grafana/weir.json", "share/weir/prometheus/weir-rules.yml"):
+        assert (root / "usr" / place).exists(), place
     assert (root / "usr/lib/sysusers.d/weir.conf").exists()
     # It may hold passwords.
     assert (root / "etc/weir/weir.ini").stat().st_mode & 0o777 == 0o640
