@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn what_many_threads_add_is_collected_once_and_whole() {
         let meter = meter(0);
-        let (threads, each) = (2 * STRIPES as u16, 20_000);
+        let (threads, each) = (16, 20_000);
         let mut collected = Counted::default();
         std::thread::scope(|scope| {
             let adders: Vec<_> = (0..threads)
