@@ -1,6 +1,7 @@
 """`quotas_file`: what users, groups, databases and application_names may use, on a real PostgreSQL; and `weir quota`."""
 
 import datetime
+import errno
 import json
 import os
 import re
@@ -309,6 +310,55 @@ def test_where_nothing_can_be_written_queries_go_on(weir):
     host.eventually(lambda: state(pooler, "user alice", "queries/hour") == "hard")
     with pytest.raises(LIMIT):
         spend(pooler, 1)
+
+
+@pytest.mark.needs_root
+def test_on_a_full_disk_queries_go_on_and_usage_is_written_when_there_is_room(weir):
+    """A filesystem of its own that fills up while there is more and more to be written."""
+    pooler = weir.prepared(max_client_conn=100)
+    place = pooler.directory / "disk"
+    place.mkdir()
+    host.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], as_user=False)
+    try:
+        (place / "quotas").write_text("user alice queries/month hard=3000\napplication_name default queries/month hard=100000\n")
+        host.hand_over(place)
+        pooler.settings["quotas_file"] = place / "quotas"
+        pooler.write_ini()
+        pooler.start()
+        spend(pooler, 5)
+        host.eventually(lambda: (place / "quotas.usage").stat().st_size > 0)
+        with open(place / "filler", "wb") as filler:
+            try:
+                while True:
+                    os.write(filler.fileno(), bytes(4096))
+            except OSError as full:
+                assert full.errno == errno.ENOSPC
+        done = 5
+        for number in range(2_000):
+            with wire.Raw(pooler.port) as raw:
+                raw.login(application_name=f"{number:0200}")
+                assert raw.simple("select 1") == [["1"]], "nobody is refused"
+            done += 1
+            if number % 100 == 99 and re.search("quotas: cannot write", pooler.log_text()):
+                break
+        pooler.wait_log(r"quotas: cannot write \S*quotas.usage: .*; usage is counted from memory and written later")
+        spend(pooler, 10)
+        assert [line for line in pooler.log_text().splitlines() if "cannot write" in line][1:] == [], "it is told once"
+        (place / "filler").unlink()
+        pooler.wait_log(r"quotas: usage is kept in \S*quotas.usage again")
+        host.eventually(lambda: rows(pooler)["user alice", "queries/month"]["used"] == done + 10)
+        time.sleep(2)  # It is written once a second.
+        pooler.process.kill()
+        pooler.wait_end()
+        pooler.start()
+        assert rows(pooler)["user alice", "queries/month"]["used"] == done + 10
+        spend(pooler, 3_000 - done - 10)
+        host.eventually(lambda: state(pooler, "user alice", "queries/month") == "hard")
+        with pytest.raises(LIMIT):
+            spend(pooler, 1)
+    finally:
+        pooler.stop()
+        host.run(["umount", place], as_user=False)
 
 
 def command(pooler, *words, environment=None, check=None):
