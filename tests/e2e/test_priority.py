@@ -81,10 +81,10 @@ def test_low_clients_are_served_beside_many_high_ones(weir):
     with Crowd(pooler, {"high": 10}, "/* weir: priority=high */ select pg_sleep(0.01)", lambda name: {}) as crowd:
         host.eventually(lambda: len(crowd.waits["high"]) > 20, timeout=60)
         with Crowd(pooler, {"low": 1}, "/* weir: priority=low */ select pg_sleep(0.01)", lambda name: {}) as low:
-            host.eventually(lambda: len(low.waits["low"]) >= 2, timeout=60)
+            # One that finds the queue empty, because the machine is busy, is served at once.
+            host.eventually(lambda: any(wait > 4 for wait in low.waits["low"]), timeout=60)
     assert not crowd.errors and not low.errors
-    # One that finds the queue empty is served at once.
-    assert max(low.waits["low"]) > 4 and max(low.waits["low"]) < 20, low.waits
+    assert max(low.waits["low"]) < 20, low.waits
 
 
 def test_a_subject_gains_nothing_by_calling_itself_high(weir):
