@@ -44,7 +44,7 @@ class Machine:
     def run(self, script, check=True, timeout=120):
         return host.run(self.inside("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "sh", "-ec", script), as_user=False, check=check, timeout=timeout)
 
-    def network(self, *command, **options):
+    def network(self, *command):
         """A program of this host in the machine's network."""
         return ["nsenter", "--target", str(self.leader()), "--net", "--", *map(str, command)]
 

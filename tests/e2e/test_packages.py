@@ -55,7 +55,7 @@ def booted(pg, scratch):
         started.stop()
 
 
-def configure(booted, pg, path, owner):
+def configure(booted, pg, path):
     """A pool as an administrator makes it, in the file of the package."""
     entry = f"shop = host=/srv/postgres port={pg.port} dbname=app user=alice pool_size=5"
     booted.run(f"""
@@ -66,7 +66,7 @@ def configure(booted, pg, path, owner):
 
 
 def pgbench(booted, pg, seconds):
-    command = [pg.bindir / "pgbench", "-n", "-S", "-C" if seconds == 0 else "-n", "-c", 20, "-j", 2, "-T", seconds, "-h", "127.0.0.1", "-p", 6432, "-U", "alice", "shop"]
+    command = [pg.bindir / "pgbench", "-n", "-S", "-c", 20, "-j", 2, "-T", seconds, "-h", "127.0.0.1", "-p", 6432, "-U", "alice", "shop"]
     return host.start(booted.network(*command), as_user=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -79,7 +79,7 @@ def ended_well(run):
 def console(booted, command):
     """A row of the console, asked from within the machine's network."""
     words = ["psql", "-XAtqc", command, "-h", "127.0.0.1", "-p", "6432", "-U", "admin", "pgbouncer"]
-    return host.run(booted.network(*words)[0:], as_user=False).stdout.strip()
+    return host.run(booted.network(*words), as_user=False).stdout.strip()
 
 
 def files(booted):
@@ -101,7 +101,7 @@ def test_the_package_is_installed_used_upgraded_under_load_and_purged(booted, pg
     assert booted.property("weir.service", "ActiveState") == "active"
     assert booted.run("stat -c '%U:%G %a' /etc/weir/weir.ini /etc/weir/userlist.txt").stdout.split("\n")[:2] == ["root:weir 640"] * 2
     assert booted.run("ps -o user= -p $(systemctl show --property=MainPID --value weir)").stdout.strip() == "weir"
-    configure(booted, pg, "/etc/weir/weir.ini", "weir")
+    configure(booted, pg, "/etc/weir/weir.ini")
     booted.run("weir check /etc/weir/weir.ini && systemctl reload weir")
     first = booted.property("weir.service", "MainPID")
     assert console(booted, "SHOW VERSION").startswith("PgBouncer")
@@ -129,7 +129,7 @@ def test_the_package_is_installed_used_upgraded_under_load_and_purged(booted, pg
 def test_systemd_listens_for_it(booted, pg, packages):
     """weir.socket: clients that come while the service is restarted wait, and are served."""
     booted.install(package(packages("0.2.0"), "weir"))
-    configure(booted, pg, "/etc/weir/weir.ini", "weir")
+    configure(booted, pg, "/etc/weir/weir.ini")
     booted.run("systemctl enable --now weir.socket")
     assert booted.property("weir.service", "ActiveState") == "inactive"
     assert console(booted, "SHOW VERSION").startswith("PgBouncer"), "the first client starts it"
@@ -142,7 +142,7 @@ def test_systemd_listens_for_it(booted, pg, packages):
 @pytest.mark.usefixtures("tables")
 def test_it_takes_the_place_of_pgbouncers_package(booted, pg, packages):
     booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
-    configure(booted, pg, "/etc/pgbouncer/pgbouncer.ini", "postgres")
+    configure(booted, pg, "/etc/pgbouncer/pgbouncer.ini")
     booted.run("systemctl restart pgbouncer")
     assert "PgBouncer 1.18" in console(booted, "SHOW VERSION") and ended_well(pgbench(booted, pg, 1)) > 10
 
