@@ -461,7 +461,8 @@ def test_the_panel_and_metrics_have_caches(with_panel):
     web = with_panel
     (cache,) = web.get("/api/v1/caches")["caches"]
     assert (cache["database"], cache["max_bytes"]) == ("app", 16 << 20)
-    assert cache["state"] in ("ok", "behind", "starting") and cache["hits"] > 0 and cache["answers"] in (0, 1) and cache["bytes"] < 2000
+    # Two answers where psycopg has prepared the statement before the first hit: one each for its two forms.
+    assert cache["state"] in ("ok", "behind", "starting") and cache["hits"] > 0 and cache["answers"] <= 2 and cache["bytes"] < 2000
     assert web.get("/api/v1/caches?database=other") == {"caches": []}
     _, text, _ = web.ask("GET", "/metrics")
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("weir_cache_"))
