@@ -2,7 +2,8 @@
 
 A test takes `pg` (the server) and `weir` (a function that starts a pooler); a module that says
 `pytestmark = pytest.mark.every_version` runs on PostgreSQL 18 too. With `--one-variant` each test runs once: which driver and
-which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run."""
+which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run.
+With `--pairs` it meets each driver and each PostgreSQL, but not each driver with each PostgreSQL."""
 
 import os
 import re
@@ -24,6 +25,8 @@ PGBOUNCER = pooler.pgbouncer_version()
 DRIVERS = ["pgbouncer"] if PGBOUNCER else ["epoll", "io_uring"]
 # The tests that prove a setting have a leg in which RELOAD brings it.
 BY_RELOAD = "epoll-by-reload"
+# With --pairs, what each driver meets of a test that runs on both PostgreSQLs.
+PAIRS = {("system", "epoll"), ("18", "io_uring"), ("system", BY_RELOAD)}
 # Those that look at the whole log, in which the start and the RELOAD stand too.
 ABOUT_A_START = {"log::connections_and_disconnections_can_be_left_out", "command_line::verbose_says_more"}
 
@@ -41,6 +44,7 @@ PROVEN_BY_RELOAD = set() if PGBOUNCER else proven_by_reload()
 
 def pytest_addoption(parser):
     parser.addoption("--one-variant", action="store_true", help="each test on one I/O driver and one PostgreSQL only")
+    parser.addoption("--pairs", action="store_true", help="each test on each I/O driver and each PostgreSQL, but not on each with each")
     parser.addoption("--second-tries", action="store_true", help="those of second_tries.toml that fail run once more")
 
 
@@ -52,6 +56,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
     config.addinivalue_line("markers", "later: PgBouncer has it and Weir not yet; left out until then")
     config.addinivalue_line("markers", "needs_root: about what root may and others may not; left out elsewhere")
+    config.addinivalue_line("markers", "needs_release: about what `make dist` has made, in the directory WEIR_RELEASE; left out elsewhere")
     config.addinivalue_line("markers", "weir_only: what PgBouncer does otherwise, by a decision of ours")
 
 
@@ -60,8 +65,12 @@ def one_of(variants, name, salt):
     return [variants[zlib.crc32(f"{salt} {name}".encode()) % len(variants)]]
 
 
+def parameters_of_its_own(test):
+    return {name for mark in test.iter_markers("parametrize") for name in re.split(r",\s*", mark.args[0])}
+
+
 def pytest_generate_tests(metafunc):
-    chosen = [name for mark in metafunc.definition.iter_markers("parametrize") for name in re.split(r",\s*", mark.args[0])]
+    chosen = parameters_of_its_own(metafunc.definition)
     name = f"{metafunc.module.__name__}::{metafunc.function.__name__}".replace("test_", "")
     one = metafunc.config.getoption("one_variant")
     if "server_version" in metafunc.fixturenames and "server_version" not in chosen:
@@ -76,11 +85,23 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("io_driver", legs)
 
 
+def met_in_another_pair(item):
+    """Whether a test on both drivers and both PostgreSQLs has its driver and its PostgreSQL in other pairs too."""
+    everywhere = item.get_closest_marker("every_version") and not item.get_closest_marker("any_driver")
+    crossed = {"server_version", "io_driver"}
+    if not everywhere or not crossed <= set(item.fixturenames) or crossed & parameters_of_its_own(item):
+        return False
+    variant = item.callspec.params
+    return (variant["server_version"], variant["io_driver"]) not in PAIRS
+
+
 def pytest_collection_modifyitems(config, items):
-    left_out = ["needs_root"] * (host.USER is None) + ["later"] * (PGBOUNCER is None)
-    out = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
+    left_out = ["needs_root"] * (host.USER is None) + ["later"] * (PGBOUNCER is None) + ["needs_release"] * ("WEIR_RELEASE" not in os.environ)
+    pairs = config.getoption("pairs") and not config.getoption("one_variant") and not PGBOUNCER
+    out = [item for item in items if any(item.get_closest_marker(name) for name in left_out) or (pairs and met_in_another_pair(item))]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in out]
+    gone = set(out)
+    items[:] = [item for item in items if item not in gone]
     second = tomllib.loads((Path(__file__).parent / "second_tries.toml").read_text()) if config.getoption("second_tries") else {}
     for item in items:
         if f"{item.module.__name__}::{item.function.__name__}".replace("test_", "") in second:

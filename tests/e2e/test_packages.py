@@ -26,7 +26,6 @@ def packages(tmp_path_factory):
     made = {}
 
     def of(version):
-        if os.environ.get("X"): return Path({"0.2.0": "/tmp/dist", "0.2.1": "/tmp/dist021"}[version])
         if version not in made:
             directory = tmp_path_factory.mktemp(f"packages-{version}")
             environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory)}
