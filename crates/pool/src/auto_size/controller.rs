@@ -3,7 +3,7 @@
 use settings::SizeBounds;
 
 use super::estimates::Estimates;
-use super::window::{Measured, Window};
+use super::window::{Measured, Turn, Window};
 use super::{SizeHold, SizeInterval, SizeState};
 
 /// What a step up has to gain, and what a step down may lose, for each factor of 1.4.
@@ -16,11 +16,15 @@ const MOST_LOSS_IN_ALL: f64 = 0.03;
 /// A measurement that differs by this is believed after fewer intervals.
 const CLEAR: f64 = 0.12;
 
+/// A size that is tried and gives less by this is left after one interval.
+const BAD: f64 = 0.22;
+
 /// The next step is a double one after one that gained so much for each factor of 1.4.
 const STEEP: f64 = 0.06;
 
-/// How many steps away a much smaller size is, and the loss above which it is not tried again.
+/// How many steps away a much smaller and a much larger size are, and the loss above which they are not tried again.
 const FAR_DOWN: usize = 3;
+const FAR_UP: usize = 2;
 const FAR_LOSS: f64 = 0.08;
 
 /// Intervals of a measurement: at least, at least where the difference is clear, and at most.
@@ -195,8 +199,7 @@ impl SizeController {
 
     /// An interval has passed. The change of the size that follows, if one does.
     pub fn observe(&mut self, interval: &SizeInterval) -> Option<SizeChange> {
-        self.now_us += interval.elapsed_us;
-        self.estimates.pass(seconds(interval.elapsed_us.min(JUMP_US)));
+        self.pass(interval.elapsed_us);
         let jump = (interval.elapsed_us > JUMP_US).then_some(SizeHold::ClockJump);
         if let Some(hold) = interval.obstacle.or(jump) {
             return self.hold(hold);
@@ -213,8 +216,27 @@ impl SizeController {
             Phase::Measuring(window) => {
                 let size = self.estimates.size(self.trial.map_or(self.base, |trial| trial.place));
                 window.add(interval, size);
-                self.measure()
+                match window.turn() {
+                    None => self.measure(),
+                    Some(Turn::Went) => self.hold(SizeHold::NoDemand),
+                    Some(Turn::Came) => {
+                        self.phase = Phase::Reaching { since_us: self.now_us };
+                        None
+                    }
+                }
             }
+        }
+    }
+
+    /// Where figures say nothing of the size, time makes nothing that is known doubtful, and no trial due: clients that come back go on with what was found.
+    fn pass(&mut self, elapsed_us: u64) {
+        self.now_us += elapsed_us;
+        if self.hold.is_none() {
+            return self.estimates.pass(seconds(elapsed_us.min(JUMP_US)));
+        }
+        self.try_at_us += elapsed_us;
+        for tried_us in &mut self.tried_us {
+            *tried_us += elapsed_us;
         }
     }
 
@@ -245,7 +267,12 @@ impl SizeController {
         let Phase::Measuring(window) = &self.phase else { return None };
         let expected = self.estimates.expected(self.base);
         let is_clear = self.trial.is_some() && expected.is_some_and(|it| (window.log() - it).abs() > CLEAR);
-        let intervals = if is_clear { CLEAR_INTERVALS } else { INTERVALS };
+        let is_bad = self.trial.is_some() && expected.is_some_and(|it| window.log() < it - BAD);
+        let intervals = match () {
+            () if is_bad => 1,
+            () if is_clear => CLEAR_INTERVALS,
+            () => INTERVALS,
+        };
         let is_late = window.elapsed_us() >= LONGEST_US;
         if window.intervals() < intervals || window.transactions() < TRANSACTIONS && !is_late {
             return None;
@@ -305,7 +332,8 @@ impl SizeController {
     fn next_trial(&self) -> Option<usize> {
         let last = self.estimates.last();
         let step = |goes_on: bool| if self.is_steep && goes_on { 2 } else { 1 };
-        let up = (self.base < last).then(|| (self.base + step(self.went_up)).min(last));
+        let up = (self.base < last)
+            .then(|| self.far_up().unwrap_or_else(|| self.base + step(self.went_up)).min(last));
         let down = (self.base > 0)
             .then(|| self.far_down().unwrap_or_else(|| self.base.saturating_sub(step(!self.went_up))));
         let is_due = |is_up: bool| self.now_us - self.tried_us[usize::from(is_up)] > TRY_AGAIN_US;
@@ -334,6 +362,14 @@ impl SizeController {
         let failed_near = !self.went_up && self.rest_us > SHORT_REST_US;
         let may_be = failed_near && self.estimates.gain(far, self.base).0 > -FAR_LOSS;
         (is_new || may_be).then_some(far)
+    }
+
+    /// A much larger one, likewise; not so far, for each server connection is one of PostgreSQL's.
+    fn far_up(&self) -> Option<usize> {
+        let far = (self.base + FAR_UP).min(self.estimates.last());
+        let failed_near = self.went_up && self.rest_us > SHORT_REST_US;
+        let may_be = failed_near && self.estimates.gain(far, self.base).0 > -FAR_LOSS;
+        may_be.then_some(far)
     }
 
     fn least_gain(&self, place: usize) -> f64 {

@@ -5,6 +5,8 @@ use super::{SizeInterval, SizeReport};
 /// The noise of a measurement that is never believed to be less.
 const LEAST_DEVIATION: f64 = 0.02;
 const MOST_DEVIATION: f64 = 0.3;
+/// That of one interval, which has nothing beside it to scatter from.
+const DEVIATION_OF_ONE: f64 = 0.08;
 
 /// Intervals of one size.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,16 @@ pub(super) struct Window {
     rates: Vec<f64>,
     stuck_intervals: u32,
     short_intervals: u32,
+    /// Clients left most servers without work: so it was in the last interval, and in how many.
+    was_idle: bool,
+    idle_intervals: usize,
+}
+
+/// Clients have come or gone while it was measured: it says nothing of the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Came,
+    Went,
 }
 
 /// What a measurement says.
@@ -39,6 +51,8 @@ impl Window {
         self.elapsed_us += interval.elapsed_us;
         self.reporters = self.reporters.max(interval.reporters);
         self.rates.push(rate(&interval.counted, interval.reporters));
+        self.was_idle = is_idle(interval, size);
+        self.idle_intervals += usize::from(self.was_idle);
         self.stuck_intervals += u32::from(interval.stuck * 2 > size);
         self.short_intervals += u32::from(interval.waiting > 0 && interval.open + size / 10 < size);
     }
@@ -53,6 +67,14 @@ impl Window {
 
     pub(super) fn transactions(&self) -> u64 {
         self.sum.transactions
+    }
+
+    pub(super) fn turn(&self) -> Option<Turn> {
+        match (self.idle_intervals, self.was_idle) {
+            (0, _) => None,
+            (idle, true) => (idle < self.rates.len()).then_some(Turn::Went),
+            (_, false) => Some(Turn::Came),
+        }
     }
 
     /// Most of the servers did not serve, for a good part of the time.
@@ -74,7 +96,10 @@ impl Window {
         let mean = self.rates.iter().sum::<f64>() / count;
         let squares =
             self.rates.iter().map(|rate| (rate / mean.max(f64::MIN_POSITIVE) - 1.0).powi(2)).sum::<f64>();
-        let scatter = squares / (count - 1.0).max(1.0) / count;
+        let scatter = match self.rates.len() {
+            0 | 1 => DEVIATION_OF_ONE.powi(2),
+            _ => squares / (count - 1.0) / count,
+        };
         let transactions = number(self.sum.transactions).max(1.0);
         let elapsed = number(self.sum.elapsed_us).max(1.0) / f64::from(self.reporters.max(1));
         Measured {
@@ -85,6 +110,13 @@ impl Window {
             server_ms: number(self.sum.server_us) / transactions / 1_000.0,
         }
     }
+}
+
+fn is_idle(interval: &SizeInterval, size: u32) -> bool {
+    let elapsed = number(interval.counted.elapsed_us).max(1.0) / f64::from(interval.reporters.max(1));
+    let (waiting, busy) =
+        (number(interval.counted.wait_us) / elapsed, number(interval.counted.server_us) / elapsed);
+    interval.waiting == 0 && waiting < 0.5 && busy < 0.5 * f64::from(size)
 }
 
 /// Transactions in a second. Shards report at moments of their own: each adds what it has counted with the time that it has counted.
