@@ -22,7 +22,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check docs panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,9 @@ dist: ## target/dist: what a release consists of, packages and tarballs for x86_
 
 dist-check: ## a release made twice, compared byte for byte, and its programs run, arm64's by qemu (half an hour)
 	@scripts/check-dist
+
+docs: ## target/docs: the documentation as a site, with search (mdBook)
+	@scripts/docs
 
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel

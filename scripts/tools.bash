@@ -318,6 +318,21 @@ build() {
 # $1: the Cargo profile, $2: the program.
 built() { echo "${CARGO_TARGET_DIR:-target}/$1/$2"; }
 
+# --- documentation ------------------------------------------------------------------------------------------------
+# Without its server, and not optimised: it is built twice as fast so, and builds the book in a second.
+MDBOOK=target/dist-tools/bin/mdbook MDBOOK_VERSION=0.5.4
+need_mdbook() {
+  [ "$("$MDBOOK" --version 2>/dev/null)" = "mdbook v$MDBOOK_VERSION" ] && return
+  say "building mdBook $MDBOOK_VERSION into target/dist-tools"
+  mkdir -p target
+  SECONDS=0
+  cargo install -q --locked --debug --no-default-features --features search --root target/dist-tools --target-dir target/dist-tools/build \
+    "mdbook@$MDBOOK_VERSION" >target/mdbook.log 2>&1 || { tail -n 4 target/mdbook.log; return 1; }
+  rm -rf target/dist-tools/build
+  say "built in $SECONDS s"
+}
+
+# --- programs to be compared with ---------------------------------------------------------------------------------
 # A program to be compared with: PATH PACKAGE.
 install_program() {
   [ -x "$1" ] && return

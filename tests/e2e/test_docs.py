@@ -1,10 +1,11 @@
-"""Pages in docs/: the tests that they name exist, and the counts that they repeat are those of the file."""
+"""Pages of the documentation: the tests that they name exist, their links lead somewhere, and the counts that they repeat are those of the file."""
 
 import re
 import tomllib
 
 import pytest
 
+import pages
 import proofs
 
 pytestmark = pytest.mark.weir_only
@@ -25,6 +26,29 @@ def test_every_test_that_a_page_names_exists(page, existing):
 @pytest.mark.parametrize("page", proofs.pages(), ids=lambda page: page.stem)
 def test_every_promise_names_its_test_or_says_that_there_is_none(page):
     assert proofs.unproven(page) == []
+
+
+@pytest.mark.parametrize("page", pages.all_pages())
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    assert pages.broken_links(page, pages.read(page), pages.read) == []
+
+
+def test_links_that_lead_nowhere_are_found():
+    files = {"docs/b.md": "# The one\n## The *one*\n### `x_y` & z\n```\n# no\n```\n[own](#the-one-1)", "docs/c.ini": ""}
+    page = "[1](b.md) [2](b.md#the-one) [3](b.md#the-one-1) [4](b.md#x_y--z) [5](c.ini) [6](https://x/y) `[no](z)` [`in code`](b.md)\n"
+    assert pages.broken_links("docs/a.md", page, files.get) == []
+    assert pages.broken_links("docs/b.md", files["docs/b.md"], files.get) == []
+    for bad in ("[a](z.md)", "[`a`](b.md#no)", "[a](b.md#the-one-2)", "![a](../b.md)", "[a](#the-one)", "[a]: z.md"):
+        assert len(pages.broken_links("docs/a.md", bad, files.get)) == 1, bad
+
+
+def test_every_page_is_in_the_index():
+    """docs/SUMMARY.md: what is not in it is in no site."""
+    listed = [target for target in pages.links(pages.read("docs/SUMMARY.md"))]
+    assert len(listed) == len(set(listed))
+    assert {f"docs/{target}" for target in listed if not target.startswith("../")} == {
+        page for page in pages.all_pages() if page.startswith("docs/") and page != "docs/SUMMARY.md"
+    }
 
 
 def test_the_instruction_counts_of_the_performance_page_are_those_of_the_file():
