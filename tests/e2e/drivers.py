@@ -5,6 +5,8 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -115,6 +117,25 @@ class Tool(Go):
     scenarios = ()
 
 
+class Program(Tool):
+    """A program of others that is a Go module: built as it is, in the version that go.mod names."""
+
+    def __init__(self, name, package):
+        super().__init__(name)
+        self.package = package
+
+    def build(self):
+        if self.is_older("check", "go.mod", "go.sum"):
+            self.make("go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", self.built / "check", self.package, CGO_ENABLED="0")
+
+
+    def version(self):
+        """The one that go.mod names, without its v."""
+        module = re.search(r"^require (\S+) v(\S+)$", (self.source / "go.mod").read_text(), re.MULTILINE)
+        assert self.package.startswith(module[1]), module[0]
+        return module[2]
+
+
 class Java(Driver):
     needs = ("java", "javac", "mvn")
     scenarios = [*SCENARIOS, "replication", "reads"]
@@ -147,6 +168,12 @@ class Node(Driver):
         return ["node", self.built / "check.js"]
 
 
+
+def go_platform():
+    """This machine as Go and Terraform call it."""
+    return f"linux_{({'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()))}"
+
+
 DRIVERS = [Python("asyncpg"), Go("go"), Java("java"), Node("node")]
 APPLICATIONS = [
     Python("django"),
@@ -158,13 +185,15 @@ APPLICATIONS = [
     Python("tenants", "psycopg"),
 ]
 GODO = Tool("godo")  # DigitalOcean's client
+DOCTL = Program("doctl", "github.com/digitalocean/doctl/cmd/doctl")
+PROVIDER = Program("terraform-provider", "github.com/digitalocean/terraform-provider-digitalocean")
 COLLECTOR = Tool("collector")  # the OpenTelemetry Collector's receiver
 
 
 def main():
     """Builds all that can be built; what cannot is named, and its tests are skipped."""
     missing = 0
-    for driver in [*DRIVERS, *APPLICATIONS, GODO, COLLECTOR]:
+    for driver in [*DRIVERS, *APPLICATIONS, GODO, DOCTL, PROVIDER, COLLECTOR]:
         lacking = driver.lacking()
         try:
             if lacking is None:
