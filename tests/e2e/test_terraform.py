@@ -69,7 +69,7 @@ class Terraform:
             "TF_IN_AUTOMATION": "1",
             "TF_VAR_url": f"http://127.0.0.1:{web.port}/",
             "TF_VAR_token": web.token,
-            "TF_VAR_cluster": f"127.0.0.1:{pooler.pg.port}",
+            "TF_VAR_cluster": f"127.0.0.1:{pooler.postgres.port}",
         }
         self.run("init", "-input=false", f"-plugin-dir={directory / 'mirror'}")
 
@@ -109,7 +109,7 @@ def shown(terraform):
 
 
 def ask(terraform, uri, sql):
-    return host.run([terraform.pooler.pg.bindir / "psql", "-XAtc", sql, uri]).stdout.strip()
+    return host.run([terraform.pooler.postgres.bindir / "psql", "-XAtc", sql, uri]).stdout.strip()
 
 
 def test_a_pools_life(terraform):
