@@ -169,6 +169,14 @@ class Node(Driver):
 
 
 
+def terraform():
+    """The machine's own Terraform, or the one that is built where there is none (the last version under the MPL)."""
+    if found := shutil.which("terraform"):
+        return found
+    TERRAFORM.ensure_built()
+    return TERRAFORM.command()[0]
+
+
 def go_platform():
     """This machine as Go and Terraform call it."""
     return f"linux_{({'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()))}"
@@ -187,13 +195,14 @@ APPLICATIONS = [
 GODO = Tool("godo")  # DigitalOcean's client
 DOCTL = Program("doctl", "github.com/digitalocean/doctl/cmd/doctl")
 PROVIDER = Program("terraform-provider", "github.com/digitalocean/terraform-provider-digitalocean")
+TERRAFORM = Program("terraform", "github.com/hashicorp/terraform")
 COLLECTOR = Tool("collector")  # the OpenTelemetry Collector's receiver
 
 
 def main():
     """Builds all that can be built; what cannot is named, and its tests are skipped."""
     missing = 0
-    for driver in [*DRIVERS, *APPLICATIONS, GODO, DOCTL, PROVIDER, COLLECTOR]:
+    for driver in [*DRIVERS, *APPLICATIONS, GODO, DOCTL, PROVIDER, *([] if shutil.which("terraform") else [TERRAFORM]), COLLECTOR]:
         lacking = driver.lacking()
         try:
             if lacking is None:

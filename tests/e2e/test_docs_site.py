@@ -62,6 +62,19 @@ def test_every_page_of_the_index_is_in_the_site(site, html):
     assert "Weir is a connection pooler for PostgreSQL" in (site / "index.html").read_text()
 
 
+def test_links_between_pages_of_the_repository_are_links_of_the_site(html):
+    """A page beside docs/ and one in it find each other, and what is no page is none."""
+    assert {"moving-from-pgbouncer.html", "ARCHITECTURE.html", "pool-sizing.html"} <= set(html["index.html"].links)
+    assert "pictures/panel.png" in html["index.html"].loads
+    assert "../ARCHITECTURE.html" in html["decisions/index.html"].links
+    assert "index.html" in html["install.html"].links and "SECURITY.html" in html["security.html"].links
+    # As many as there are in the sources, those to other files left out.
+    sources = [target for target in pages.links(pages.read("README.md")) if re.match(r"[^:#]+\.md", target) and "SUMMARY" not in target]
+    assert len(sources) > 30
+    from_readme = [link for link in html["index.html"].links if ".html" in link]
+    assert len(from_readme) >= len(sources)
+
+
 def test_every_link_of_the_site_leads_to_a_page_and_a_heading(site, html):
     faults = []
     for path, page in html.items():
