@@ -1181,6 +1181,7 @@ export interface components {
             db: string;
             mode: components["schemas"]["Mode"];
             name: string;
+            private_connection: components["schemas"]["DatabaseConnection"];
             /** Format: int32 */
             size: number;
             user: string;
@@ -1278,6 +1279,7 @@ export interface components {
             id: string;
             name: string;
             num_nodes: number;
+            private_connection: components["schemas"]["DatabaseConnection"];
             status: string;
             version?: string | null;
         };

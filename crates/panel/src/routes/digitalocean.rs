@@ -55,6 +55,8 @@ struct DatabaseCluster {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     connection: DatabaseConnection,
+    // The same way: clients such as the provider for Terraform read both.
+    private_connection: DatabaseConnection,
     num_nodes: usize,
     db_names: BTreeSet<String>,
     status: &'static str,
@@ -82,6 +84,7 @@ struct ConnectionPool {
     db: String,
     mode: Mode,
     connection: DatabaseConnection,
+    private_connection: DatabaseConnection,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -283,6 +286,7 @@ fn connection(config: &Config, name: &str, user: Option<&str>, caller: &Caller, 
 
 fn shown(config: &Config, database: &Database, caller: &Caller, headers: &HeaderMap) -> ConnectionPool {
     let user = database.user.as_deref();
+    let connection = connection(config, &database.name, user, caller, headers);
     let of_user = user.and_then(|user| config.user(user)).map(|user| &**user);
     ConnectionPool {
         user: user.unwrap_or_default().to_owned(),
@@ -290,7 +294,8 @@ fn shown(config: &Config, database: &Database, caller: &Caller, headers: &Header
         size: config.pool_size(database, of_user).largest(),
         db: database.dbname.clone(),
         mode: config.pool_mode(database, of_user).into(),
-        connection: connection(config, &database.name, user, caller, headers),
+        private_connection: connection.clone(),
+        connection,
     }
 }
 
@@ -308,12 +313,14 @@ async fn cluster_view(
     let db_names = databases(&cluster, server_info.as_ref());
     // As DigitalOcean: the major version alone.
     let major = |version: String| version.split('.').next().unwrap_or_default().to_owned();
+    let connection = connection(&config, name, user, caller, headers);
     DatabaseCluster {
         name: format!("{}:{}", cluster.host.join(","), cluster.port),
         engine: "pg",
         status: if server_info.is_some() { "online" } else { "unknown" },
         version: server_info.map(|server_info| major(server_info.version)),
-        connection: connection(&config, name, user, caller, headers),
+        private_connection: connection.clone(),
+        connection,
         num_nodes: cluster.host.len().max(1),
         db_names,
         id: cluster.id,
