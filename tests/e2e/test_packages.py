@@ -166,6 +166,20 @@ def test_it_takes_the_place_of_pgbouncers_package(booted, pg, packages):
     assert "shop" in booted.run("cat /etc/pgbouncer/pgbouncer.ini").stdout, "an administrator's file stays"
 
 
+@pytest.mark.usefixtures("tables")
+def test_the_way_back_is_pgbouncers_package(booted, pg, packages):
+    booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
+    configure(booted, pg, "/etc/pgbouncer/pgbouncer.ini")
+    new = packages("0.2.0")
+    booted.install(package(new, "weir"), package(new, "weir-pgbouncer"))
+    assert "Weir" in console(booted, "SHOW VERSION")
+    booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
+    assert booted.run("dpkg-query -W -f '${db:Status-Status}' weir-pgbouncer", check=False).stdout in ("config-files", "not-installed")
+    assert booted.property("pgbouncer.service", "ActiveState") == "active"
+    assert console(booted, "SHOW VERSION") == "PgBouncer 1.18.0", "the same configuration, served by PgBouncer again"
+    assert ended_well(pgbench(booted, pg, 1)) > 10
+
+
 def test_what_weir_pgbouncer_has_made_it_takes_away(booted, packages):
     before = files(booted)
     new = packages("0.2.0")

@@ -155,7 +155,7 @@ def test_a_pool_that_is_there_is_imported(terraform):
 
 def test_refusals_are_told_in_words(terraform):
     refused = terraform.run("apply", "-auto-approve", "-input=false", "-no-color", status=1, size=100_000)
-    assert "422" in refused and "size" in refused, refused
+    assert "422" in refused and "100000 connections are more than" in refused, refused
     assert shown(terraform) is None
     terraform.apply()
     terraform.environment["TF_VAR_token"] = "wrong"
