@@ -1,5 +1,6 @@
 """Pages of the documentation: the tests that they name exist, their links lead somewhere, and the counts that they repeat are those of the file."""
 
+import datetime
 import re
 import tomllib
 
@@ -77,3 +78,12 @@ def test_invariants_are_cited_by_the_numbers_of_the_table():
         cited |= set(re.findall(r"\b(I\d+) of ARCHITECTURE\.md", path.read_text()))
     assert violations - set(table) <= {"contract", "unfair"}
     assert cited <= set(table)
+
+
+def test_the_version_is_a_release_with_a_date():
+    version = tomllib.loads((proofs.ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    headings = re.findall(r"^## (.*)$", (proofs.ROOT / "CHANGELOG.md").read_text(), re.M)
+    releases = dict(heading.split(" - ") for heading in headings if heading != "Unreleased")
+    assert version in releases, headings
+    dates = [datetime.date.fromisoformat(date) for date in releases.values()]
+    assert dates == sorted(dates, reverse=True), "newest first"
