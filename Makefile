@@ -22,7 +22,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check docs panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check image docs panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,6 +77,9 @@ dist-check: ## a release made twice, compared byte for byte, and its programs ru
 
 docs: ## target/docs: the documentation as a site, with search (mdBook)
 	@scripts/docs
+
+image: ## target/dist: an OCI image of the program that `make build` has made (BASE: an image of a registry to build it from)
+	@scripts/image $(BASE)
 
 panel: ## web/dist: the control panel, which `make build` puts into the binary
 	@scripts/panel

@@ -92,7 +92,7 @@ pub(crate) enum Task {
 }
 
 /// What `weir container` does instead of running.
-#[derive(Args, Clone, Copy, Debug, PartialEq)]
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ContainerTask {
     /// Print the configuration that is made of the environment, without secrets, and exit.
     #[arg(long)]
@@ -101,6 +101,15 @@ pub(crate) struct ContainerTask {
     /// Ask the process of this container whether it is ready: for health checks.
     #[arg(long, conflicts_with = "print")]
     pub(crate) health: bool,
+
+    /// End the process of this container and wait for that: no new clients; those that are connected may leave within so many seconds, then only
+    /// transactions in progress are waited for. For preStop hooks.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["print", "health"])]
+    pub(crate) drain: Option<u32>,
+
+    /// Go on as before for so many seconds first, until load balancers know: for --drain.
+    #[arg(long, value_name = "SECONDS", requires = "drain")]
+    pub(crate) delay: Option<u32>,
 }
 
 const IMPORT_HELP: &str = "Without --output the configuration goes to standard output and the list to standard error. \
@@ -287,6 +296,17 @@ mod tests {
         for line in ["import x --pool-hba h", "import x --pool-passwd p", "import x --force"] {
             assert!(is_told(line, "--output"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_container_does_one_thing() {
+        let drain = read("container --drain 60 --delay 5").expect("a task");
+        let asked = ContainerTask { drain: Some(60), delay: Some(5), ..ContainerTask::default() };
+        assert_eq!(drain.task, Some(Task::Container(asked)));
+        for line in ["container --drain 60 --health", "container --drain 60 --print", "container --delay 5"] {
+            assert!(read(line).is_err(), "{line}");
+        }
+        assert!(is_told("container --drain soon", "soon") && is_told("container --drain -1", "-1"));
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! `weir container`: the first process of an image. A configuration that is mounted where PgBouncer's images have theirs is used as it is; else one
 //! is made of the environment ([`container`]), and kept in memory: the root of a container may be read-only.
-//! Owns the health check of the image too, which asks the process from outside.
+//! Owns what a second process in the container does to the first: the health check, and the end that interrupts no transaction.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use ::container::{Made, Variables};
 use programs::Status;
+use settings::Config;
 
 use crate::cli::{ContainerTask, Options};
+use crate::console::{Awaited, Console};
 use crate::files::Disk;
 
 /// Where a configuration may be mounted: Weir's own place, and those of Debian's, edoburu's and Bitnami's PgBouncer.
@@ -34,25 +36,30 @@ struct Start {
 pub(crate) fn run(task: ContainerTask, serve: impl FnOnce(&Options) -> Status) -> Status {
     let done = if task.health {
         health().map(|()| Status::Done)
+    } else if let Some(seconds) = task.drain {
+        drain(task.delay.unwrap_or_default(), seconds).map(|()| Status::Done)
     } else if task.print {
-        from_environment().map(|made| crate::print(&made.ini))
+        from_environment().map(|made| crate::print(&made.shown))
     } else {
-        start().map(|start| serve(&Options { file: Some(start.file.clone()), ..Options::default() }))
+        start(say).map(|start| serve(&Options { file: Some(start.file.clone()), ..Options::default() }))
     };
     done.unwrap_or_else(|why| {
-        let _ = writeln!(io::stderr(), "weir: {why}");
+        say(&why);
         Status::Failed
     })
 }
 
-fn start() -> Result<Start, String> {
+fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "weir: {what}");
+}
+
+/// `note` gets what is worth knowing and no error.
+fn start(note: impl Fn(&str)) -> Result<Start, String> {
     if let Some(path) = MOUNTED.into_iter().find(|path| std::path::Path::new(path).exists()) {
         return Ok(Start { file: path.to_owned(), _in_memory: Vec::new() });
     }
     let made = from_environment()?;
-    for note in &made.notes {
-        let _ = writeln!(io::stderr(), "weir: {note}");
-    }
+    made.notes.iter().for_each(|text| note(text));
     let kept = |name, text: &str| {
         securefs::in_memory(name, text.as_bytes())
             .map_err(|why| format!("{name} cannot be kept in memory: {why}"))
@@ -75,23 +82,74 @@ fn from_environment() -> Result<Made, String> {
     ::container::convert(&Variables::new(given, &Disk)).map_err(|error| error.to_string())
 }
 
-/// Whether the process answers: `/readyz` of the panel's port, or, without one, a connection to where clients come.
-fn health() -> Result<(), String> {
-    let start = start()?;
-    let config = settings::load(&Disk, &start.file, &[]).map_err(|findings| {
+/// The configuration that the process of this container was started with.
+fn config() -> Result<Config, String> {
+    let start = start(|_| ())?;
+    settings::load(&Disk, &start.file, &[]).map_err(|findings| {
         findings.first().map_or_else(|| "no configuration".to_owned(), ToString::to_string)
-    })?;
-    let http_port = config.global.http_port;
-    let port = if http_port == 0 { config.global.listen_port } else { http_port };
-    let failed = |why: io::Error| format!("port {port}: {why}");
-    let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), PATIENCE).map_err(failed)?;
-    if http_port == 0 {
+    })
+}
+
+/// Ends the process without interrupting a transaction. Its clients may leave until `seconds` are over; from then on none gets a server any more.
+/// How long transactions in progress may take then is for the container's runtime to say, which ends what does not end.
+fn drain(delay: u32, seconds: u32) -> Result<(), String> {
+    let config = config()?;
+    std::thread::sleep(Duration::from_secs(delay.into()));
+    let deadline = Instant::now() + Duration::from_secs(seconds.into());
+    let mut console = Console::connect(&config, "weir container --drain")?;
+    console.rows("SHUTDOWN WAIT_FOR_CLIENTS")?;
+    if console.until_end(Some(deadline))? == Awaited::Runs {
+        say(&format!("clients are still connected after {seconds} s; waiting for transactions in progress"));
+        console.rows("SHUTDOWN WAIT_FOR_SERVERS")?;
+        console.until_end(None)?;
+    }
+    Ok(())
+}
+
+/// Whether the process answers: `/readyz` of the panel's port, or, where there is none without TLS, a connection to where clients come.
+fn health() -> Result<(), String> {
+    let global = config()?.global;
+    let is_http = global.http_port != 0 && global.http_tls_cert_file.is_none();
+    let address = match is_http {
+        true => SocketAddr::new(own_address(&global.http_addr), global.http_port),
+        false => {
+            let first = global.listen_addr.first().map_or("*", String::as_str);
+            SocketAddr::new(own_address(first), global.listen_port)
+        }
+    };
+    let failed = |why: io::Error| format!("{address}: {why}");
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
+    if !is_http {
         return Ok(());
     }
     let mut answer = String::new();
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").map_err(failed)?;
+    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(failed)?;
     stream.take(1024).read_to_string(&mut answer).map_err(failed)?;
     let status = answer.split_whitespace().nth(1).unwrap_or("no answer");
     if status == "200" { Ok(()) } else { Err(format!("not ready: {status}")) }
+}
+
+/// Where a process that listens at this address is reached from beside it: names and wildcards have the loopback address.
+fn own_address(listens: &str) -> IpAddr {
+    let address: IpAddr = listens.parse().unwrap_or(Ipv4Addr::LOCALHOST.into());
+    match address {
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_reached_at_loopback() {
+        for (listens, reached) in
+            [("*", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.1.2.3", "10.1.2.3")]
+        {
+            assert_eq!(own_address(listens).to_string(), reached);
+        }
+    }
 }

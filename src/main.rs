@@ -6,6 +6,7 @@ mod boot;
 mod check;
 mod cli;
 mod compat;
+mod console;
 mod container;
 mod control_loop;
 mod credentials;

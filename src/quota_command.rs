@@ -2,7 +2,6 @@
 //!
 //! Owns the command's words and its order of steps. Usage is asked of the running process by its console; limits are changed by it, too, or in the file where none runs.
 
-mod console;
 mod edit;
 mod table;
 
@@ -14,13 +13,16 @@ use commandline::Paint;
 use programs::Status;
 use settings::{Config, Finding, quotas_path};
 
+use crate::console::Console;
 use crate::files::Disk;
 use crate::quotas_file;
-use console::Console;
 use table::QuotaLine;
 
 /// The configuration file where none is named.
 const DEFAULT_FILE: &str = "/etc/weir/weir.ini";
+
+/// What the process's log calls its connections.
+const APPLICATION_NAME: &str = "weir quota";
 
 /// `weir quota`.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -156,7 +158,7 @@ fn path_of(config: &Config) -> Result<String, String> {
 }
 
 fn lines(at: &ConfigOption) -> Result<Vec<QuotaLine>, String> {
-    let mut console = Console::connect(&loaded(at)?)?;
+    let mut console = Console::connect(&loaded(at)?, APPLICATION_NAME)?;
     console.rows("SHOW QUOTAS")?.iter().map(|row| QuotaLine::read(row)).collect()
 }
 
@@ -241,7 +243,7 @@ fn line(subject: &str, name: &str, resource: &str, [soft, hard]: [&str; 2], grac
 /// By the running process; in the file where none runs.
 fn set(at: &ConfigOption, line: &str) -> Result<Status, String> {
     let config = loaded(at)?;
-    match Console::connect(&config) {
+    match Console::connect(&config, APPLICATION_NAME) {
         Ok(mut console) => _ = console.rows(&format!("SET QUOTA {line}"))?,
         Err(_) if !Console::is_there(&config) => {
             quotas_file::change(&path_of(&config)?, line)?;
@@ -258,7 +260,7 @@ fn edit(at: &ConfigOption) -> Result<Status, String> {
     })?;
     let path = path_of(&config)?;
     if edit::edit(&path)? && Console::is_there(&config) {
-        Console::connect(&config)?.rows("RELOAD")?;
+        Console::connect(&config, APPLICATION_NAME)?.rows("RELOAD")?;
     }
     Ok(Status::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use settings::{GLOBAL, Global};
+use settings::{GLOBAL, Global, ValueKind};
 
 use crate::server::Server;
 use crate::servers::{Family, Servers};
@@ -13,6 +13,8 @@ use crate::variables::{EnvironmentError, Variables};
 pub struct Made {
     /// The configuration but for `auth_file`, which names the user list once that is somewhere.
     pub ini: String,
+    /// The same without passwords, to be looked at.
+    pub shown: String,
     /// The user list; None where `auth_file` is a file of its own.
     pub userlist: Option<String>,
     /// What is said to whoever starts it: variables that have no meaning.
@@ -37,31 +39,62 @@ pub fn convert(variables: &Variables<'_>) -> Result<Made, EnvironmentError> {
         let why = "neither it nor DB_HOST, POSTGRESQL_HOST or PGBOUNCER_DSN_0 says where PostgreSQL is";
         return Err(EnvironmentError { variable: "DATABASE_URL".into(), why: why.into() });
     }
-    let mut ini = String::from("[databases]\n");
+    let mut ini = Ini::default();
+    ini.line("[databases]", None);
     for entry in servers.servers.iter().map(Server::entry).chain(servers.entries.iter().cloned()) {
-        ini.push_str(one_line(&entry)?);
-        ini.push('\n');
+        ini.line(one_line(&entry)?, without_password(&entry).as_deref());
     }
-    ini.push_str("\n[pgbouncer]\n");
+    ini.line("\n[pgbouncer]", None);
     let given = settings(variables)?;
     let named: BTreeSet<&str> = given.iter().map(|(name, _)| *name).collect();
     let defaults = defaults(&servers).into_iter().filter(|(name, _)| !named.contains(name));
     for (name, value) in defaults.chain(given.iter().map(|(name, value)| (*name, value.clone()))) {
-        ini.push_str(&format!("{name} = {value}\n"));
+        let hidden = is_secret(name).then(|| format!("{name} = (not shown)"));
+        ini.line(&format!("{name} = {value}"), hidden.as_deref());
     }
     let own_file = variables.first(&["WEIR_AUTH_FILE", "PGBOUNCER_AUTH_FILE", "AUTH_FILE"])?;
     let userlist = userlist(variables, &servers)?;
     let userlist = match (own_file, userlist) {
         (Some(path), None) => {
-            ini.push_str(&format!("auth_file = {path}\n"));
+            ini.line(&format!("auth_file = {}", one_line(&path)?), None);
             None
         }
         (Some(path), Some(made)) => Some(variables.text_of("AUTH_FILE", &path)? + "\n" + &made),
         (None, made) => Some(made.unwrap_or_default()),
     };
-    let notes =
-        variables.unknown().into_iter().map(|name| format!("{name} has no meaning for Weir")).collect();
-    Ok(Made { ini, userlist, notes })
+    let unknown = variables.unknown().into_iter().map(|name| format!("{name} has no meaning for Weir"));
+    let notes = unknown.chain(servers.notes()).collect();
+    Ok(Made { ini: ini.text, shown: ini.shown, userlist, notes })
+}
+
+/// A configuration as it is used, and as it may be shown.
+#[derive(Default)]
+struct Ini {
+    text: String,
+    shown: String,
+}
+
+impl Ini {
+    /// `shown` is in its place where the line holds a secret.
+    fn line(&mut self, line: &str, shown: Option<&str>) {
+        for (text, line) in [(&mut self.text, line), (&mut self.shown, shown.unwrap_or(line))] {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+}
+
+fn is_secret(setting: &str) -> bool {
+    GLOBAL.iter().any(|row| row.info.name == setting && row.info.kind == ValueKind::Secret)
+}
+
+/// What is shown of an entry, as somebody has written it, that may hold a password.
+fn without_password(entry: &str) -> Option<String> {
+    let name = entry.split('=').next().unwrap_or_default().trim();
+    entry
+        .to_ascii_lowercase()
+        .contains("password")
+        .then(|| format!("; {name} has a password and is not shown"))
 }
 
 /// A line break in a name or a password would begin a line of its own.
@@ -111,7 +144,8 @@ fn defaults(servers: &Servers) -> Vec<(&'static str, String)> {
     let mut defaults = vec![
         ("listen_addr", "0.0.0.0".to_owned()),
         ("listen_port", port.to_owned()),
-        ("unix_socket_dir", String::new()),
+        // For the console: `weir container --drain`. The image has the directory.
+        ("unix_socket_dir", "/run/weir".to_owned()),
         ("auth_type", auth_type.to_owned()),
         ("ignore_startup_parameters", "extra_float_digits".to_owned()),
         // For the health check of the image, and for probes.

@@ -87,6 +87,35 @@ fn a_chart_for_bitnamis_image() {
 }
 
 #[test]
+fn bitnamis_server_has_a_name_unless_given() {
+    let made = made(&[("POSTGRESQL_PASSWORD", "pw"), ("POSTGRESQL_DATABASE", "shop")]);
+    assert!(has(&made, "shop = host='postgresql' dbname='shop'"), "{}", made.ini);
+}
+
+#[test]
+fn what_is_shown_has_no_password() {
+    let made = made(&[
+        ("POSTGRESQL_HOST", "pg"),
+        ("POSTGRESQL_PASSWORD", "hush-1"),
+        ("PGBOUNCER_DSN_0", "other = host=pg2 PassWord='hush-2'"),
+        ("PGBOUNCER_USERLIST", "\"a\" \"hush-3\""),
+        ("WEIR_OTLP_HEADERS", "authorization=hush-4"),
+    ]);
+    assert!(made.ini.contains("hush-2") && made.ini.contains("hush-4"), "{}", made.ini);
+    assert!(!made.shown.contains("hush"), "{}", made.shown);
+    assert!(
+        made.shown.contains("; other has a password") && made.shown.contains("otlp_headers = (not shown)")
+    );
+    assert_eq!(made.shown.lines().count(), made.ini.lines().count());
+}
+
+#[test]
+fn a_password_of_no_user_is_noted() {
+    let made = made(&[("DB_HOST", "db"), ("DB_PASSWORD", "hush")]);
+    assert!(made.notes.len() == 1 && made.notes[0].contains("DB_USER") && !made.notes[0].contains("hush"));
+}
+
+#[test]
 fn every_client_may_be_one_user() {
     let made = made(&[
         ("POSTGRESQL_HOST", "pg"),
@@ -127,6 +156,7 @@ fn what_cannot_be_names_its_variable_and_no_secret() {
     assert_eq!(of(&[]), "DATABASE_URL");
     assert_eq!(of(&[("DB_HOST", "db"), ("POOL_MODE", "sometimes")]), "POOL_MODE");
     assert_eq!(of(&[("DB_HOST", "db"), ("PGBOUNCER_MAX_CLIENT_CONN", "many")]), "PGBOUNCER_MAX_CLIENT_CONN");
+    assert_eq!(of(&[("DB_USER", "web"), ("DB_PASSWORD", "hush")]), "DATABASE_URL");
     assert_eq!(of(&[("DB_HOST", "db"), ("AUTH_QUERY", "select 1\nadmin_users = eve")]), "AUTH_QUERY");
     for uri in ["postgres://a:b%0A@h/x", "postgres://a:b@h/x%0Aadmin", "postgres://a:b@h%0D/x"] {
         assert!(made_with(&[], &[("DATABASE_URL", uri)]).is_err(), "{uri}");

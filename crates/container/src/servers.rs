@@ -11,6 +11,9 @@ pub(crate) enum Family {
     Bitnami,
 }
 
+/// Where Bitnami's image looks for PostgreSQL unless it is told: the name of its own PostgreSQL in its compose files.
+const BITNAMI_HOST: &str = "postgresql";
+
 /// All that is said of servers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Servers {
@@ -36,6 +39,13 @@ impl Servers {
         }
         Ok(Servers { family, servers, entries })
     }
+
+    /// What is missing of somebody who could log in, as far as the two images would not say so themselves.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let is_nobodys = |server: &Server| server.user.is_none() && server.password.is_some();
+        let note = "a password is given and no user (DB_USER, or the user of DATABASE_URL): it is not used";
+        self.servers.iter().filter(|server| is_nobodys(server)).map(|_| note.to_owned()).collect()
+    }
 }
 
 fn of_uris(variables: &Variables<'_>) -> Result<Vec<Server>, EnvironmentError> {
@@ -60,7 +70,16 @@ fn of_edoburu(variables: &Variables<'_>) -> Result<Option<Server>, EnvironmentEr
 }
 
 fn of_bitnami(variables: &Variables<'_>) -> Result<Option<Server>, EnvironmentError> {
-    let Some(host) = variables.get("POSTGRESQL_HOST")? else { return Ok(None) };
+    let host = match variables.get("POSTGRESQL_HOST")? {
+        Some(host) => host,
+        None if variables
+            .first(&["POSTGRESQL_PASSWORD", "POSTGRESQL_USERNAME", "POSTGRESQL_DATABASE"])?
+            .is_some() =>
+        {
+            BITNAMI_HOST.to_owned()
+        }
+        None => return Ok(None),
+    };
     let is_yes =
         |value: Option<String>| value.is_some_and(|text| matches!(text.as_str(), "yes" | "true" | "1"));
     let sets_password = is_yes(variables.get("PGBOUNCER_SET_DATABASE_PASSWORD")?);

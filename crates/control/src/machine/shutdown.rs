@@ -14,6 +14,9 @@ impl Control {
 
     /// TCP is closed at once; the unix socket stays for the console until every shard is empty of what is waited for.
     pub(crate) fn begin_shutdown(&mut self, mode: ShutdownMode) {
+        // Clients that wait for servers that are no longer assigned would not leave.
+        let waits_for_servers = self.ending == Some(ShutdownMode::WaitForServers);
+        let mode = if waits_for_servers { ShutdownMode::WaitForServers } else { mode };
         self.ending = Some(mode);
         if mode == ShutdownMode::WaitForServers {
             // Servers are no longer assigned, as under PAUSE; RESUME is rejected from here on.
@@ -39,6 +42,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::harness::Harness;
 
     #[test]
@@ -61,6 +65,20 @@ mod tests {
         harness.done(0, 0);
         harness.done(1, 0);
         assert!(harness.exited && harness.logged("server connections dropped, exiting"));
+    }
+
+    #[test]
+    fn servers_that_are_no_longer_assigned_are_all_that_is_waited_for() {
+        let mut harness = Harness::new();
+        harness.ask("SHUTDOWN WAIT_FOR_SERVERS");
+        harness.ask("SHUTDOWN WAIT_FOR_CLIENTS");
+        assert_eq!(harness.tag(), "SHUTDOWN");
+        let modes = harness.told.iter().filter_map(|(_, command)| match command {
+            messages::Command::Shutdown { mode, .. } => Some(*mode),
+            _ => None,
+        });
+        let modes: Vec<_> = modes.collect();
+        assert!(modes.len() == 4 && modes.iter().all(|mode| *mode == ShutdownMode::WaitForServers));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Owns the connection and how long an answer may take; simple queries, one at a time. What is asked is the command's.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
 
 use settings::Config;
 use wire::frame::Frames;
@@ -15,54 +15,98 @@ use wire::{backend, encode};
 /// The console's database, and its user on the unix socket.
 const CONSOLE: &[u8] = b"pgbouncer";
 
-/// What the process's log calls it.
-const APPLICATION_NAME: &[u8] = b"weir quota";
-
 /// A row of the console is far shorter.
 const FRAME_BYTES: u32 = 1 << 20;
 
 /// How long the next bytes of an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the sockets of a process that ends may take to close, one after another.
+const CLOSING: Duration = Duration::from_secs(5);
+
 /// Rows of text values; `None` is NULL.
-pub(super) type Rows = Vec<Vec<Option<String>>>;
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
+
+/// What became of the process whose end was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// It has ended.
+    Ended,
+    /// It still runs, and the time is over.
+    Runs,
+}
 
 /// A connection that is logged in.
-pub(super) struct Console {
+pub(crate) struct Console {
     stream: UnixStream,
     frames: Frames,
+    path: String,
 }
 
 impl Console {
-    /// Connects to the process that this configuration is of.
-    pub(super) fn connect(config: &Config) -> Result<Console, String> {
-        let Some(path) = socket(config) else {
+    /// Connects to the process that this configuration is of; its log calls the connection `application_name`.
+    pub(crate) fn connect(config: &Config, application_name: &str) -> Result<Console, String> {
+        let Some(path) = driver::unix_path(&config.global) else {
             return Err("the console is reached by the unix socket, and unix_socket_dir is empty".to_owned());
         };
-        UnixStream::connect(&path).map_err(|why| why.to_string()).and_then(Console::log_in).map_err(|why| {
-            format!("cannot use the console of the running process ({}): {why}", path.display())
-        })
+        let stream = connect(&path).map_err(|why| why.to_string());
+        stream
+            .and_then(|stream| Console::log_in(stream, &path, application_name))
+            .map_err(|why| format!("cannot use the console of the running process ({path}): {why}"))
     }
 
     /// Whether a process listens there.
-    pub(super) fn is_there(config: &Config) -> bool {
-        socket(config).is_some_and(|path| UnixStream::connect(path).is_ok())
+    pub(crate) fn is_there(config: &Config) -> bool {
+        driver::unix_path(&config.global).is_some_and(|path| connect(&path).is_ok())
     }
 
     /// The rows of a statement.
-    pub(super) fn rows(&mut self, statement: &str) -> Result<Rows, String> {
+    pub(crate) fn rows(&mut self, statement: &str) -> Result<Rows, String> {
         let mut query = Vec::new();
         encode::query(&mut query, statement.as_bytes());
         self.send(&query)?;
         self.until_ready()
     }
 
-    fn log_in(stream: UnixStream) -> Result<Console, String> {
+    /// Waits until the process has ended, or the deadline is over: the console's connection lasts as long as the process.
+    pub(crate) fn until_end(&mut self, deadline: Option<Instant>) -> Result<Awaited, String> {
+        let mut buffer = [0; 1024];
+        loop {
+            let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if rest.is_some_and(|rest| rest.is_zero()) {
+                return Ok(Awaited::Runs);
+            }
+            self.stream.set_read_timeout(rest).map_err(|why| why.to_string())?;
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return self.until_closed(),
+                Ok(_) => {}
+                Err(why) if why.kind() == ErrorKind::Interrupted || is_timeout(&why) => {}
+                Err(_) => return self.until_closed(),
+            }
+        }
+    }
+
+    /// The connection is gone: with the process, unless the process still listens.
+    fn until_closed(&self) -> Result<Awaited, String> {
+        let deadline = Instant::now() + CLOSING;
+        while connect(&self.path).is_ok() {
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "the console has closed the connection ({}), and the process goes on running",
+                    self.path
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Awaited::Ended)
+    }
+
+    fn log_in(stream: UnixStream, path: &str, application_name: &str) -> Result<Console, String> {
         stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
-        let mut console = Console { stream, frames: Frames::new(FRAME_BYTES) };
+        let mut console = Console { stream, frames: Frames::new(FRAME_BYTES), path: path.to_owned() };
         let mut startup = Vec::new();
         let parameters: [(&[u8], &[u8]); 3] =
-            [(b"user", CONSOLE), (b"database", CONSOLE), (b"application_name", APPLICATION_NAME)];
+            [(b"user", CONSOLE), (b"database", CONSOLE), (b"application_name", application_name.as_bytes())];
         encode::startup(&mut startup, wire::startup::Version::V3_0, &parameters);
         console.send(&startup)?;
         console.until_ready()?;
@@ -130,8 +174,12 @@ fn row(body: &[u8]) -> Option<Vec<Option<String>>> {
     Some(backend::data_row(body)?.map(text).collect())
 }
 
-fn socket(config: &Config) -> Option<PathBuf> {
-    driver::unix_path(&config.global).map(PathBuf::from)
+/// A first `@` means the abstract name space.
+fn connect(path: &str) -> io::Result<UnixStream> {
+    match path.strip_prefix('@') {
+        Some(name) => UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?),
+        None => UnixStream::connect(path),
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +191,7 @@ mod tests {
     fn told(answer: &[u8]) -> Result<Rows, String> {
         let (own, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
-        let mut console = Console::log_in(own)?;
+        let mut console = Console::log_in(own, "/none", "a test")?;
         other.write_all(answer).unwrap();
         other.shutdown(std::net::Shutdown::Write).unwrap();
         console.rows("SHOW QUOTAS")
@@ -162,6 +210,7 @@ mod tests {
     fn a_console_that_wants_a_password_is_said() {
         let (own, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
-        assert_eq!(Console::log_in(own).err().as_deref(), Some("the console asks for a password"));
+        let refused = Console::log_in(own, "/none", "a test").err();
+        assert_eq!(refused.as_deref(), Some("the console asks for a password"));
     }
 }

@@ -1,0 +1,106 @@
+{{- define "weir.fullname" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "weir.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "weir.labels" -}}
+{{ include "weir.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{/* The Secret of the user list, and that of the panel. */}}
+{{- define "weir.secret" -}}
+{{ .Values.existingSecret | default (include "weir.fullname" .) }}
+{{- end }}
+{{- define "weir.panelSecret" -}}
+{{ .Values.panel.existingSecret | default (printf "%s-panel" (include "weir.fullname" .)) }}
+{{- end }}
+
+{{/* Not empty where it is known who may use the panel. */}}
+{{- define "weir.hasPanel" -}}
+{{ if or .Values.panel.auth .Values.panel.existingSecret }}yes{{ end }}
+{{- end }}
+
+{{/* A number as people write it: JSON has made 1000000 a float. */}}
+{{- define "weir.text" -}}
+{{- if kindIs "float64" . }}{{ if eq (floor .) . }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}{{ else if kindIs "bool" . }}{{ ternary 1 0 . }}{{ else }}{{ toString . }}{{ end -}}
+{{- end }}
+
+{{/* What would begin a line of its own is refused. A list of where it is and what it is. */}}
+{{- define "weir.oneLine" -}}
+{{- $text := include "weir.text" (index . 1) }}
+{{- if regexMatch "[\\r\\n]" $text }}{{ fail (printf "%s: a line break is not possible" (index . 0)) }}{{ end -}}
+{{ $text }}
+{{- end }}
+
+{{/* A name of an entry: in double quotes unless it is plain. */}}
+{{- define "weir.name" -}}
+{{- $name := index . 1 }}
+{{- if regexMatch "[\\r\\n]" $name }}{{ fail (printf "%s: a line break in a name is not possible" (index . 0)) }}{{ end -}}
+{{- if or (eq $name "*") (regexMatch "^[A-Za-z0-9_.-]+$" $name) }}{{ $name }}{{ else }}"{{ $name | replace "\"" "\"\"" }}"{{ end }}
+{{- end }}
+
+{{/* The keys of an entry: values in single quotes, which are doubled within. */}}
+{{- define "weir.keys" -}}
+{{- $where := index . 0 }}
+{{- range $key, $value := index . 1 }}
+{{- if eq $key "password" }}{{ fail (printf "%s.password: passwords are in the user list (userlist or existingSecret), not in a ConfigMap" $where) }}{{ end }}
+{{- if not (regexMatch "^[a-z_]+$" $key) }}{{ fail (printf "%s.%s: no key of an entry has such a name" $where $key) }}{{ end }} {{ $key }}='{{ include "weir.oneLine" (list (printf "%s.%s" $where $key) $value) | replace "'" "''" }}'
+{{- end }}
+{{- end }}
+
+{{/* weir.ini. Ports and paths are the same in all pods and all versions of a release: a pod that ends finds its process by them. */}}
+{{- define "weir.ini" -}}
+[databases]
+{{- range $name, $keys := .Values.databases }}
+{{ include "weir.name" (list "databases" $name) }} ={{ include "weir.keys" (list (printf "databases.%s" $name) $keys) }}
+{{- end }}
+
+[users]
+{{- range $name, $keys := .Values.users }}
+{{ include "weir.name" (list "users" $name) }} ={{ include "weir.keys" (list (printf "users.%s" $name) $keys) }}
+{{- end }}
+
+[pgbouncer]
+listen_addr = *
+listen_port = 6432
+unix_socket_dir = /run/weir
+auth_file = /etc/weir-secret/userlist.txt
+http_port = 8432
+{{- if include "weir.hasPanel" . }}
+http_addr = 0.0.0.0
+http_auth_file = /etc/weir-panel/panel.auth
+http_metrics_open = {{ ternary 1 0 .Values.panel.metricsOpen }}
+{{- end }}
+{{- if .Values.tlsSecret }}
+client_tls_cert_file = /etc/weir-tls/tls.crt
+client_tls_key_file = /etc/weir-tls/tls.key
+{{- if not (hasKey .Values.settings "client_tls_sslmode") }}
+client_tls_sslmode = allow
+{{- end }}
+{{- end }}
+{{- $own := list "listen_addr" "listen_port" "unix_socket_dir" "auth_file" "http_addr" "http_port" "http_auth_file" "http_metrics_open" "client_tls_cert_file" "client_tls_key_file" "pidfile" "logfile" "user" "conffile" }}
+{{- range $name, $value := .Values.settings }}
+{{- if has $name $own }}{{ fail (printf "settings.%s: the chart sets it itself" $name) }}{{ end }}
+{{- if not (regexMatch "^[a-z_]+$" $name) }}{{ fail (printf "settings.%s: no setting has such a name" $name) }}{{ end }}
+{{ $name }} = {{ include "weir.oneLine" (list (printf "settings.%s" $name) $value) }}
+{{- end }}
+{{- end }}
+
+{{/* What cannot work is said before anything is installed. */}}
+{{- define "weir.validate" -}}
+{{- if not .Values.databases }}{{ fail "databases: name at least one, as shop: {host: postgres, dbname: shop}" }}{{ end }}
+{{- if and .Values.userlist .Values.existingSecret }}{{ fail "userlist and existingSecret: give one of them" }}{{ end }}
+{{- if and (not .Values.userlist) (not .Values.existingSecret) (ne (toString .Values.settings.auth_type) "any") }}{{ fail "userlist or existingSecret: without a user list nobody can log in" }}{{ end }}
+{{- if and .Values.panel.auth .Values.panel.existingSecret }}{{ fail "panel.auth and panel.existingSecret: give one of them" }}{{ end }}
+{{- if and .Values.serviceMonitor.enabled (not (include "weir.hasPanel" .)) }}{{ fail "serviceMonitor.enabled: metrics are served outside of the pod only with panel.auth or panel.existingSecret" }}{{ end }}
+{{- if and .Values.serviceMonitor.enabled (not .Values.panel.metricsOpen) (not .Values.serviceMonitor.tokenSecret) }}{{ fail "serviceMonitor.tokenSecret: needed where panel.metricsOpen is false" }}{{ end }}
+{{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}{{ fail "autoscaling: minReplicas is above maxReplicas" }}{{ end }}
+{{- if and .Values.autoscaling.enabled (not (dig "requests" "cpu" "" .Values.resources)) }}{{ fail "resources.requests.cpu: autoscaling measures by it" }}{{ end }}
+{{- end }}
