@@ -17,6 +17,7 @@ import pytest
 import certificates
 import host
 import neutral
+import oci
 import postgres
 import split_cluster
 import weir as pooler
@@ -186,6 +187,13 @@ def authorities(scratch):
         root.alice = root.issue("alice", "alice")
         made[version] = root
     return made
+
+
+@pytest.fixture(scope="session")
+def image(scratch):
+    """The image of the program that is tested."""
+    directory = host.new_directory(scratch, "image")
+    return oci.Image(oci.build(directory, pooler.PROGRAM), directory)
 
 
 @pytest.fixture

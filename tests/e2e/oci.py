@@ -13,10 +13,23 @@ import tarfile
 from pathlib import Path
 
 import psycopg
+import pytest
 
 import host
 
 _names = itertools.count(1)
+
+
+def build(directory, program):
+    """The archive that scripts/image makes of a program, in a directory."""
+    missing = [name for name in ("buildah", "crun", "mmdebstrap") if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} missing; scripts/prepare-tests says why")
+    environment = {**os.environ, "WEIR_DIST": str(directory), "WEIR_IMAGE_PROGRAM": str(program)}
+    done = subprocess.run([host.REPOSITORY / "scripts/image"], env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [archive] = directory.glob("weir-*.oci.tar")
+    return archive
 
 
 class Image:

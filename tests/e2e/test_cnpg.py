@@ -149,12 +149,6 @@ class Manager:
         return psycopg.connect(**address, autocommit=True)
 
 
-@pytest.fixture(scope="session")
-def image(scratch):
-    directory = host.new_directory(scratch, "cnpg-image")
-    return oci.Image(test_image.build(directory), directory)
-
-
 @pytest.fixture
 def manager(image, cluster, scratch):
     directory = host.new_directory(scratch, "pooler")

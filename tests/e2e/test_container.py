@@ -3,17 +3,14 @@ health checks, and the end of a container that interrupts no transaction."""
 
 import re
 import signal
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import psycopg
 import pytest
 
 import container
 import host
-import running
 
 pytestmark = pytest.mark.weir_only
 SECRET = "scram secret"
@@ -39,14 +36,10 @@ def edoburu(pg, **others):
     return {"DATABASE_URL": f"postgres://scramuser:{SECRET.replace(' ', '%20')}@127.0.0.1:{pg.port}/app", "POOL_MODE": "transaction", "AUTH_TYPE": "scram-sha-256", **others}
 
 
-def trusting(pg, **others):
-    """For those who log in without passwords."""
-    return {"DB_HOST": "127.0.0.1", "DB_PORT": pg.port, "AUTH_TYPE": "any", "DB_USER": "alice", "POOL_MODE": "transaction", **others}
-
-
 def open_to_all(pg, **others):
     """Any database and user of the tests' PostgreSQL."""
-    return trusting(pg, AUTH_TYPE="trust", PGBOUNCER_USERLIST='"alice" ""\n"bob" ""', **others)
+    server = {"DB_HOST": "127.0.0.1", "DB_PORT": pg.port, "POOL_MODE": "transaction"}
+    return {**server, "AUTH_TYPE": "trust", "PGBOUNCER_USERLIST": '"alice" ""\n"bob" ""', **others}
 
 
 def pgbench(pg, one, *words, user="scramuser", database="app", port=None):
@@ -72,7 +65,7 @@ def test_a_compose_file_of_edoburus_image_goes_on_working(contained, pg):
     with one.connect("pgbouncer", "scramuser", password=SECRET) as console:
         shown = {row[0]: row[1] for row in console.execute("show config").fetchall()}
     assert (shown["default_pool_size"], shown["max_client_conn"], shown["pool_mode"]) == ("3", "50", "transaction")
-    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+    with pytest.raises(psycopg.OperationalError, match="SASL authentication failed"):
         one.connect(user="scramuser", password="wrong")
 
 
@@ -117,7 +110,7 @@ def test_a_mounted_configuration_comes_before_the_environment(contained, pg, scr
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    "environment, said",
     [
         ({}, "DATABASE_URL: neither it nor DB_HOST, POSTGRESQL_HOST or PGBOUNCER_DSN_0 says where PostgreSQL is"),
         ({"DB_USER": "web", "DB_PASSWORD": "hush"}, "DATABASE_URL: neither it nor"),
@@ -126,7 +119,7 @@ def test_a_mounted_configuration_comes_before_the_environment(contained, pg, scr
         ({"DATABASE_URL": "postgres://web:hush%0A@db/shop"}, "has a line break"),
         ({"DATABASE_URL_FILE": "/nowhere"}, "DATABASE_URL_FILE: /nowhere cannot be read: No such file"),
         ({"DB_HOST": "db", "DB_PASSWORD": "hush", "POOL_MODE": "sometimes"}, "POOL_MODE: "),
-        ({"DB_HOST": "db", "LISTEN_PORT": "0x17"}, "LISTEN_PORT: "),
+        ({"DB_HOST": "db", "LISTEN_PORT": "70000"}, "LISTEN_PORT: "),
         ({"PGBOUNCER_DSN_0": "shop=host=db password=hush nonsense"}, "database shop: "),
         ({"DB_HOST": "db", "PGBOUNCER_USERLIST_FILE": "/etc"}, "PGBOUNCER_USERLIST_FILE: /etc cannot be read"),
     ],
@@ -144,10 +137,10 @@ def test_an_environment_that_cannot_be_used_is_refused(contained, environment, s
 
 @pytest.mark.any_driver
 def test_what_cannot_be_meant_is_a_wrong_command_line(contained, pg):
-    one = contained(trusting(pg))
+    one = contained(open_to_all(pg))
     for words in (["--drain"], ["--drain", "soon"], ["--drain", "-1"], ["--delay", "3"], ["--drain", "1", "--health"], ["nonsense"]):
         done = one.once(*words)
-        assert done.returncode == 2 and "Usage" in done.stderr, words
+        assert done.returncode == 2 and "--help" in done.stderr, words
 
 
 @pytest.mark.any_driver
@@ -310,7 +303,6 @@ def test_a_copy_goes_on_to_its_end(contained, pg, table):
         for number in range(1, 50_000):
             copy.write_row((1, number))
         assert one.process.poll() is None
-    assert cursor.rowcount == 50_000
     assert (one.wait_end(), draining.wait(30), table()) == (0, 0, 50_000)
 
 

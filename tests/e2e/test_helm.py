@@ -229,7 +229,7 @@ def test_the_version_is_the_programs():
 
 # --- what is refused ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("values", "said"),
+    "values, said",
     [
         ({"userlist": USERLIST}, "databases: name at least one"),
         ({"databases": SHOP["databases"]}, "userlist or existingSecret: without a user list nobody can log in"),

@@ -3,14 +3,11 @@ health check, drain and signals, and how large it is."""
 
 import os
 import platform
-import shutil
 import signal
 import stat
-import subprocess
 import threading
 import time
 
-import psycopg
 import pytest
 
 import host
@@ -23,23 +20,6 @@ SECRET = "scram secret"
 MEGABYTE = 1_000_000
 # glibc's libraries and the certificate authorities.
 BESIDE_THE_PROGRAM = 4 * MEGABYTE
-
-
-def build(directory):
-    missing = [name for name in ("buildah", "crun", "mmdebstrap") if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} missing; scripts/prepare-tests says why")
-    environment = {**os.environ, "WEIR_DIST": str(directory), "WEIR_IMAGE_PROGRAM": str(pooler.PROGRAM)}
-    done = subprocess.run([host.REPOSITORY / "scripts/image"], env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    [archive] = directory.glob("weir-*.oci.tar")
-    return archive
-
-
-@pytest.fixture(scope="session")
-def image(scratch):
-    directory = host.new_directory(scratch, "image")
-    return oci.Image(build(directory), directory)
 
 
 @pytest.fixture
@@ -108,7 +88,7 @@ def test_nothing_in_it_gives_rights_or_is_a_shell(image):
 
 
 def test_two_builds_are_the_same(image, scratch):
-    again = build(host.new_directory(scratch, "again"))
+    again = oci.build(host.new_directory(scratch, "again"), pooler.PROGRAM)
     assert again.read_bytes() == image.archive.read_bytes()
 
 
