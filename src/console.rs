@@ -64,8 +64,15 @@ impl Console {
     pub(crate) fn rows(&mut self, statement: &str) -> Result<Rows, String> {
         let mut query = Vec::new();
         encode::query(&mut query, statement.as_bytes());
-        self.send(&query)?;
-        self.until_ready()
+        self.ask(&query)
+    }
+
+    /// Begins the end of the process; where the process has ended before it could answer, that is the answer.
+    pub(crate) fn shut_down(&mut self, statement: &str) -> Result<Awaited, String> {
+        match self.rows(statement) {
+            Ok(_) => Ok(Awaited::Runs),
+            Err(why) => self.until_closed().map_err(|_| why),
+        }
     }
 
     /// Waits until the process has ended, or the deadline is over: the console's connection lasts as long as the process.
@@ -102,19 +109,19 @@ impl Console {
     }
 
     fn log_in(stream: UnixStream, path: &str, application_name: &str) -> Result<Console, String> {
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
         let mut console = Console { stream, frames: Frames::new(FRAME_BYTES), path: path.to_owned() };
         let mut startup = Vec::new();
         let parameters: [(&[u8], &[u8]); 3] =
             [(b"user", CONSOLE), (b"database", CONSOLE), (b"application_name", application_name.as_bytes())];
         encode::startup(&mut startup, wire::startup::Version::V3_0, &parameters);
-        console.send(&startup)?;
-        console.until_ready()?;
+        console.ask(&startup)?;
         Ok(console)
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.stream.write_all(bytes).map_err(|why| why.to_string())
+    fn ask(&mut self, bytes: &[u8]) -> Result<Rows, String> {
+        self.stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
+        self.stream.write_all(bytes).map_err(|why| why.to_string())?;
+        self.until_ready()
     }
 
     /// Reads up to ReadyForQuery: the rows, or the error that came.
@@ -204,6 +211,44 @@ mod tests {
         let refused = told(b"E\0\0\0\x10SERROR\0Mno\0\0Z\0\0\0\x05I");
         assert_eq!(refused, Err("ERROR:  no".to_owned()));
         assert_eq!(told(b"D\0\0\0\x10\0").err().as_deref(), Some("it has closed the connection"));
+    }
+
+    /// What had been waited for before does not shorten an answer's time.
+    #[test]
+    fn an_answer_has_its_own_time() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        let mut console = Console::log_in(own, "/none", "a test").unwrap();
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert_eq!(console.until_end(Some(soon)), Ok(Awaited::Runs));
+        let answer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            other.write_all(b"Z\0\0\0\x05I").unwrap();
+            other
+        });
+        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Runs));
+        drop(answer.join().unwrap());
+        assert_eq!(console.until_end(None), Ok(Awaited::Ended));
+        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Ended), "it ended before");
+    }
+
+    /// What had been waited for before does not shorten an answer's time.
+    #[test]
+    fn an_answer_has_its_own_time() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        let mut console = Console::log_in(own, "/none", "a test").unwrap();
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert_eq!(console.until_end(Some(soon)), Ok(Awaited::Runs));
+        let answer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            other.write_all(b"Z\0\0\0\x05I").unwrap();
+            other
+        });
+        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Runs));
+        drop(answer.join().unwrap());
+        assert_eq!(console.until_end(None), Ok(Awaited::Ended));
+        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Ended), "it ended before");
     }
 
     #[test]

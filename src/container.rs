@@ -97,10 +97,13 @@ fn drain(delay: u32, seconds: u32) -> Result<(), String> {
     std::thread::sleep(Duration::from_secs(delay.into()));
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
     let mut console = Console::connect(&config, "weir container --drain")?;
-    console.rows("SHUTDOWN WAIT_FOR_CLIENTS")?;
-    if console.until_end(Some(deadline))? == Awaited::Runs {
-        say(&format!("clients are still connected after {seconds} s; waiting for transactions in progress"));
-        console.rows("SHUTDOWN WAIT_FOR_SERVERS")?;
+    if console.shut_down("SHUTDOWN WAIT_FOR_CLIENTS")? == Awaited::Ended
+        || console.until_end(Some(deadline))? == Awaited::Ended
+    {
+        return Ok(());
+    }
+    say(&format!("clients are still connected after {seconds} s; waiting for transactions in progress"));
+    if console.shut_down("SHUTDOWN WAIT_FOR_SERVERS")? == Awaited::Runs {
         console.until_end(None)?;
     }
     Ok(())
