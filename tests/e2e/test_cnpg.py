@@ -35,7 +35,7 @@ hostssl postgres {AUTH_USER} all cert
 host all postgres all trust
 hostssl all all all scram-sha-256
 """
-# The rows that the manager's exporter knows of SHOW LISTS, and what it takes of SHOW POOLS and SHOW STATS, by place: names of columns, a number each but for these.
+# The rows that the manager's exporter knows of SHOW LISTS, and the columns of SHOW POOLS and SHOW STATS.
 LISTS = set("databases users pools free_clients used_clients login_clients free_servers used_servers dns_names dns_zones dns_queries dns_pending".split())
 POOLS = """database user cl_active cl_waiting cl_active_cancel_req cl_waiting_cancel_req sv_active sv_active_cancel sv_being_canceled sv_idle sv_used sv_tested
     sv_login maxwait maxwait_us pool_mode load_balance_hosts""".split()
@@ -190,7 +190,7 @@ def test_its_exporter_finds_what_it_asks_for(manager):
         assert all(isinstance(row[name], int) for name in POOLS if name not in ("database", "user", "pool_mode", "load_balance_hosts"))
         stats = console.execute("SHOW STATS;")
         names = [column.name for column in stats.description]
-        assert names[: len(STATS)] == STATS and len(names) == 25, "those of PgBouncer 1.24 and later"
+        assert names[: len(STATS)] == STATS and len(names) == 25, "those of PgBouncer 1.25"
         assert {row[0] for row in stats.fetchall()} >= {"app", "pgbouncer"}
 
 
