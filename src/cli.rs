@@ -102,12 +102,12 @@ pub(crate) struct ContainerTask {
     #[arg(long, conflicts_with = "print")]
     pub(crate) health: bool,
 
-    /// End the process of this container and wait for that: no new clients; those that are connected may leave within so many seconds, then only
-    /// transactions in progress are waited for. For preStop hooks.
+    /// End the process of this container without interrupting a transaction, and wait until it has ended: for preStop hooks. Connected clients
+    /// have SECONDS to leave; after that only transactions in progress are waited for.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["print", "health"])]
     pub(crate) drain: Option<u32>,
 
-    /// Go on as before for so many seconds first, until load balancers know: for --drain.
+    /// With --drain: accept clients for SECONDS more before, while load balancers learn of it.
     #[arg(long, value_name = "SECONDS", requires = "drain")]
     pub(crate) delay: Option<u32>,
 }

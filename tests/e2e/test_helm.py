@@ -232,7 +232,7 @@ def test_the_version_is_the_programs():
     "values, said",
     [
         ({"userlist": USERLIST}, "databases: name at least one"),
-        ({"databases": SHOP["databases"]}, "userlist or existingSecret: without a user list nobody can log in"),
+        ({"databases": SHOP["databases"]}, "userlist or existingSecret: without a user list no client can log in"),
         ({**SHOP, "existingSecret": "mine"}, "userlist and existingSecret: give one of them"),
         ({**SHOP, "databases": {"shop": {"host": "h", "password": "hush"}}}, "databases.shop.password: passwords are in the user list"),
         ({**SHOP, "databases": {"shop": {"host": "h\nadmin_users = eve"}}}, "databases.shop.host: a line break is not possible"),

@@ -88,7 +88,7 @@ fn is_secret(setting: &str) -> bool {
     GLOBAL.iter().any(|row| row.info.name == setting && row.info.kind == ValueKind::Secret)
 }
 
-/// What is shown of an entry, as somebody has written it, that may hold a password.
+/// What is shown in place of an entry, given as a whole, that may hold a password.
 fn without_password(entry: &str) -> Option<String> {
     let name = entry.split('=').next().unwrap_or_default().trim();
     entry

@@ -40,11 +40,11 @@ impl Servers {
         Ok(Servers { family, servers, entries })
     }
 
-    /// What is missing of somebody who could log in, as far as the two images would not say so themselves.
+    /// What is incomplete, and ignored by the two images without a word.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let is_nobodys = |server: &Server| server.user.is_none() && server.password.is_some();
+        let has_no_user = |server: &Server| server.user.is_none() && server.password.is_some();
         let note = "a password is given and no user (DB_USER, or the user of DATABASE_URL): it is not used";
-        self.servers.iter().filter(|server| is_nobodys(server)).map(|_| note.to_owned()).collect()
+        self.servers.iter().filter(|server| has_no_user(server)).map(|_| note.to_owned()).collect()
     }
 }
 

@@ -97,7 +97,7 @@ client_tls_sslmode = allow
 {{- define "weir.validate" -}}
 {{- if not .Values.databases }}{{ fail "databases: name at least one, as shop: {host: postgres, dbname: shop}" }}{{ end }}
 {{- if and .Values.userlist .Values.existingSecret }}{{ fail "userlist and existingSecret: give one of them" }}{{ end }}
-{{- if and (not .Values.userlist) (not .Values.existingSecret) (ne (toString .Values.settings.auth_type) "any") }}{{ fail "userlist or existingSecret: without a user list nobody can log in" }}{{ end }}
+{{- if and (not .Values.userlist) (not .Values.existingSecret) (ne (toString .Values.settings.auth_type) "any") }}{{ fail "userlist or existingSecret: without a user list no client can log in" }}{{ end }}
 {{- if and .Values.panel.auth .Values.panel.existingSecret }}{{ fail "panel.auth and panel.existingSecret: give one of them" }}{{ end }}
 {{- if and .Values.serviceMonitor.enabled (not (include "weir.hasPanel" .)) }}{{ fail "serviceMonitor.enabled: metrics are served outside of the pod only with panel.auth or panel.existingSecret" }}{{ end }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.panel.metricsOpen) (not .Values.serviceMonitor.tokenSecret) }}{{ fail "serviceMonitor.tokenSecret: needed where panel.metricsOpen is false" }}{{ end }}
