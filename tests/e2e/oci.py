@@ -75,7 +75,8 @@ class Running:
         self.state = directory / "state"
         self.log_path = directory / "log"
         self.process = None
-        uid, _, gid = (user or image.config["User"]).partition(":")
+        self.user = user or image.config["User"]
+        uid, _, gid = self.user.partition(":")
         command = [*image.config["Entrypoint"], *(image.config["Cmd"] if words is None else words)]
         environment = [*image.config.get("Env", []), *(f"{name}={value}" for name, value in environment.items())]
         spec = self.spec(command, environment, int(uid), int(gid or 0), mounts)
@@ -138,10 +139,11 @@ class Running:
         return host.run(self.crun("run", "--bundle", self.directory, self.name), as_user=False, check=False, timeout=timeout)
 
     def exec(self, *words, timeout=60):
-        return host.run(self.crun("exec", self.name, *words), as_user=False, check=False, timeout=timeout)
+        """As `docker exec` and a kubelet's probes and hooks, as the user of the container."""
+        return host.run(self.crun("exec", "--user", self.user, self.name, *words), as_user=False, check=False, timeout=timeout)
 
     def begin(self, *words):
-        return host.start(self.crun("exec", self.name, *words), as_user=False, stdin=subprocess.DEVNULL)
+        return host.start(self.crun("exec", "--user", self.user, self.name, *words), as_user=False, stdin=subprocess.DEVNULL)
 
     def kill(self, number):
         host.run(self.crun("kill", self.name, signal.Signals(number).name), as_user=False)

@@ -159,6 +159,7 @@ def test_secrets_are_seen_nowhere(contained, pg, scratch):
         one.connect(user="bob", password="wrong")
     health = one.exec("--health")
     drained = one.exec("--drain", "0")
+    assert (drained.returncode, health.returncode) == (0, 0)
     said = [shown.stdout, shown.stderr, one.log_text(), health.stdout, health.stderr, drained.stdout, drained.stderr]
     assert not [text for text in said if SECRET in text or "hush" in text or "@@" in text]
     assert not list(one.directory.glob("*userlist*")), "it is kept in memory"

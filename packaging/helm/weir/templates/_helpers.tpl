@@ -104,3 +104,20 @@ client_tls_sslmode = allow
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}{{ fail "autoscaling: minReplicas is above maxReplicas" }}{{ end }}
 {{- if and .Values.autoscaling.enabled (not (dig "requests" "cpu" "" .Values.resources)) }}{{ fail "resources.requests.cpu: autoscaling measures by it" }}{{ end }}
 {{- end }}
+
+{{/* What is said after installation. */}}
+{{- define "weir.notes" -}}
+{{- $pods := ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled }}
+Weir serves {{ keys .Values.databases | sortAlpha | join ", " }} at {{ include "weir.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}.
+
+Server connections: a pool_size is each pod's, and each user of a database has a pool; {{ $pods }} pods have up to {{ $pods }} times that.
+{{- range $name, $keys := .Values.databases }}
+  {{ $name }}: {{ with $keys.pool_size | default $.Values.settings.default_pool_size | default 20 }}{{ if kindIs "string" . }}{{ . }}{{ else }}{{ mul . $pods }}{{ end }}{{ end }} for one user
+{{- end }}
+A pod ends within {{ add .Values.drain.delaySeconds .Values.drain.clientsSeconds .Values.drain.transactionsSeconds 10 }} s; no transaction that ends by then is interrupted.
+{{- if include "weir.hasPanel" . }}
+The panel: kubectl -n {{ .Release.Namespace }} port-forward service/{{ include "weir.fullname" . }} 8432, then http://127.0.0.1:8432
+{{- else }}
+The panel is closed: panel.auth has who may use it (weir panel password NAME).
+{{- end }}
+{{- end }}
