@@ -232,25 +232,6 @@ mod tests {
         assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Ended), "it ended before");
     }
 
-    /// What had been waited for before does not shorten an answer's time.
-    #[test]
-    fn an_answer_has_its_own_time() {
-        let (own, mut other) = UnixStream::pair().unwrap();
-        other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
-        let mut console = Console::log_in(own, "/none", "a test").unwrap();
-        let soon = Instant::now() + Duration::from_millis(1);
-        assert_eq!(console.until_end(Some(soon)), Ok(Awaited::Runs));
-        let answer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            other.write_all(b"Z\0\0\0\x05I").unwrap();
-            other
-        });
-        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Runs));
-        drop(answer.join().unwrap());
-        assert_eq!(console.until_end(None), Ok(Awaited::Ended));
-        assert_eq!(console.shut_down("SHUTDOWN WAIT_FOR_SERVERS"), Ok(Awaited::Ended), "it ended before");
-    }
-
     #[test]
     fn a_console_that_wants_a_password_is_said() {
         let (own, mut other) = UnixStream::pair().unwrap();

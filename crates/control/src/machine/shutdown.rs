@@ -74,7 +74,7 @@ mod tests {
         harness.ask("SHUTDOWN WAIT_FOR_CLIENTS");
         assert_eq!(harness.tag(), "SHUTDOWN");
         let modes = harness.told.iter().filter_map(|(_, command)| match command {
-            messages::Command::Shutdown { mode, .. } => Some(*mode),
+            Command::Shutdown { mode, .. } => Some(*mode),
             _ => None,
         });
         let modes: Vec<_> = modes.collect();
