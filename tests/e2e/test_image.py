@@ -87,6 +87,11 @@ def test_nothing_in_it_gives_rights_or_is_a_shell(image):
     assert [entry.linkname for entry in image.entries if entry.name == "usr/bin/pgbouncer"] == ["weir"]
 
 
+def test_licences_are_in_it(image):
+    names = {entry.name for entry in image.entries if entry.isfile() and entry.size > 100}
+    assert names >= {f"usr/share/doc/{name}" for name in ("weir/third-party.gz", "libc6/copyright", "libgcc-s1/copyright", "ca-certificates/copyright")}
+
+
 def test_two_builds_are_the_same(image, scratch):
     again = oci.build(host.new_directory(scratch, "again"), pooler.PROGRAM)
     assert again.read_bytes() == image.archive.read_bytes()
