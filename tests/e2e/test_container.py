@@ -303,7 +303,7 @@ def test_a_copy_goes_on_to_its_end(contained, pg, table):
         host.eventually(lambda: "waiting for transactions" in draining.said())
         for number in range(1, 50_000):
             copy.write_row((1, number))
-        assert one.process.poll() is None
+        assert (one.process.poll(), draining.poll()) == (None, None)
     assert (one.wait_end(), draining.wait(30), table()) == (0, 0, 50_000)
 
 
@@ -330,7 +330,7 @@ def test_a_session_pool_waits_for_its_sessions(contained, pg):
     draining = one.begin("--drain", "1")
     host.eventually(lambda: "waiting for transactions" in draining.said())
     assert client.execute("select count(*) from mine").fetchone() == (0,), "a session is not ended in its midst"
-    assert one.process.poll() is None
+    assert (one.process.poll(), draining.poll()) == (None, None)
     client.close()
     assert (one.wait_end(), draining.wait(30)) == (0, 0)
 
