@@ -284,7 +284,7 @@ def test_notes_say_how_many_server_connections_there_may_be(tmp_path):
 
 @pytest.fixture(autouse=True, scope="module")
 def no_settings_of_this_machine():
-    """Helm reads no configuration, plug-ins or caches of whoever runs the tests."""
+    """Helm reads no configuration, plug-ins or caches of the user who runs the tests."""
     import os
     import tempfile
 

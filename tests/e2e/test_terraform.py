@@ -53,7 +53,7 @@ output "uri" {
 
 
 class Terraform:
-    """A working directory in which Terraform has the provider, and what it is told of the panel."""
+    """A working directory in which Terraform has the provider, and the panel that its provider is pointed at."""
 
     def __init__(self, directory, pooler, web):
         self.directory, self.pooler, self.web = directory, pooler, web

@@ -11,7 +11,7 @@ pub(crate) enum Family {
     Bitnami,
 }
 
-/// Where Bitnami's image looks for PostgreSQL unless it is told: the name of its own PostgreSQL in its compose files.
+/// Where Bitnami's image looks for PostgreSQL by default: the name of its own PostgreSQL in its compose files.
 const BITNAMI_HOST: &str = "postgresql";
 
 /// All that is said of servers.
