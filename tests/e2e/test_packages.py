@@ -19,6 +19,9 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 # What installing anything at all leaves: caches, and what dpkg and systemd keep of packages that are gone.
 LEFT_BY_ALL = re.compile(r"^/(var/(cache|log|lib/(dpkg|apt|systemd))|run|tmp|proc|sys|dev|root|srv)(/|$)|^/etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|^/etc/\.pwd\.lock$")
 
+# Directories that the distributions of rpm have in packages of their own (filesystem, fish, zsh).
+OF_OTHER_RPMS = {f"/usr/share/{name}" for name in ("licenses", "fish", "fish/vendor_completions.d", "zsh", "zsh/site-functions")}
+
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
@@ -187,6 +190,36 @@ def test_what_weir_pgbouncer_has_made_it_takes_away(booted, packages):
     assert booted.property("pgbouncer.service", "ActiveState") == "active"
     booted.run("apt-get purge -y weir-pgbouncer weir")
     assert sorted(files(booted) - before) == []
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_rpm_package_is_installed_used_upgraded_under_load_and_erased(booted, pg, packages):
+    """By Debian's rpm, which knows nothing of what Debian's packages provide: hence --nodeps."""
+
+    def rpm(version, *options):
+        [file] = packages(version).glob("weir-0*.rpm")
+        shutil.copy(file, booted.tree / "srv" / file.name)
+        booted.run(f"rpm {' '.join(options)} --force-debian --nodeps /srv/{file.name}")
+
+    booted.run("rpm --initdb")
+    before = files(booted)
+    rpm("0.2.0", "-i")
+    assert booted.run("stat -c '%U:%G %a' /etc/weir/weir.ini /etc/weir/userlist.txt").stdout.split("\n")[:2] == ["root:weir 640"] * 2
+    configure(booted, pg, "/etc/weir/weir.ini")
+    booted.run("systemctl enable --now weir")
+    run = pgbench(booted, pg, 12)
+    first = booted.property("weir.service", "MainPID")
+    host.eventually(lambda: "shop" in console(booted, "SHOW CLIENTS"))
+    rpm("0.2.1", "-U")
+    assert ended_well(run) > 100
+    assert booted.property("weir.service", "ActiveState") == "active"
+    assert booted.property("weir.service", "MainPID") != first, "the new program has taken over"
+    assert "shop" in booted.run("cat /etc/weir/weir.ini").stdout, "an edited file stays"
+    booted.run("rpm -e --nodeps weir")
+    assert booted.property("weir.service", "ActiveState") == "inactive"
+    left = sorted(files(booted) - before - OF_OTHER_RPMS)
+    # An erasure is no purge: what an administrator has written stays, and what usage quotas have counted.
+    assert left == ["/etc/weir", "/etc/weir/userlist.txt.rpmsave", "/etc/weir/weir.ini.rpmsave", "/var/lib/weir"], left
 
 
 def test_lintian_finds_nothing(packages):

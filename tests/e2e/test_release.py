@@ -81,7 +81,8 @@ def test_nothing_of_the_building_machine_is_in_a_program(unpacked, machine, name
 def test_the_list_of_parts_names_all_libraries(unpacked, machine, name):
     parts = json.loads((RELEASE / f"{name}-{version()}-{machine}.cdx.json").read_text())
     assert parts["bomFormat"] == "CycloneDX" and parts["metadata"]["component"]["version"] == version()
-    names = {part["name"] for part in parts["components"]}
+    # Weir's own crates have its licence.
+    names = {part["name"] for part in parts["components"] if not part["name"].startswith("weir-")}
     assert {"libc", "rustls", "serde"} <= names, sorted(names)
     licences = host.run(["zcat", unpacked(machine) / f"share/weir/{name}.third-party.gz"]).stdout
     assert [part for part in names if part not in licences] == []
