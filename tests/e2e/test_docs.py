@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -57,6 +58,10 @@ def test_the_instruction_counts_of_the_performance_page_are_those_of_the_file():
     counts = {name: count for name, count in file.items() if isinstance(count, int)}
     page = COUNT.findall((proofs.ROOT / "docs/performance.md").read_text())
     assert {name: int(count.replace(",", "")) for name, count in page} == counts
+
+
+def test_the_picture_of_speed_is_that_of_the_readmes_table():
+    subprocess.run([proofs.ROOT / "scripts/speed-picture", "--check"], check=True)
 
 
 def test_every_test_with_a_second_try_exists_and_has_a_reason():
