@@ -56,6 +56,16 @@ aptopts() {
   done
 }
 
+# The archive that an Ubuntu root is made from; there is none without it. Lines of sources.list, for mmdebstrap.
+UBUNTU=${WEIR_BARE_UBUNTU:-} UBUNTU_RELEASE=noble
+UBUNTU_KEYS=/usr/share/keyrings/ubuntu-archive-keyring.gpg
+ubuntu_sources() {
+  local trusted=trusted=yes suite
+  # Debian 12 has no package of Ubuntu's keys; apt in the root has them and uses them.
+  [ ! -e $UBUNTU_KEYS ] || trusted=signed-by=$UBUNTU_KEYS
+  for suite in $UBUNTU_RELEASE $UBUNTU_RELEASE-updates $UBUNTU_RELEASE-security; do echo "deb [$trusted] $UBUNTU $suite main universe"; done
+}
+
 # Packages that start a service or make a cluster at once do neither here. In a process of its own, so that an interrupt undoes it.
 apt_install() { apt_update && apt_install_asleep "$@"; }
 apt_install_asleep() (

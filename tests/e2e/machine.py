@@ -1,6 +1,6 @@
-"""A Debian of its own, started with systemd in name spaces (systemd-nspawn): where packages are installed as their users install them.
+"""A Debian or an Ubuntu of its own, started with systemd in name spaces (systemd-nspawn): where packages are installed as their users install them.
 
-The root is made once by mmdebstrap (`scripts/prepare-tests`); each machine has an overlay over it, so that the next one is bare again."""
+The roots are made once by mmdebstrap (`scripts/prepare-tests`); each machine has an overlay over it, so that the next one is bare again."""
 
 import shutil
 import subprocess
@@ -9,18 +9,20 @@ from pathlib import Path
 
 import host
 
-ROOT = Path(__file__).resolve().parents[2] / "target/debian-root"
+TARGET = Path(__file__).resolve().parents[2] / "target"
+# That of Debian, and what else there is: an Ubuntu where WEIR_BARE_UBUNTU named its archive.
+SYSTEMS = ["debian", *(["ubuntu"] if (TARGET / "ubuntu-root/.complete").exists() else [])]
 
 
 class Machine:
-    def __init__(self, directory, binds=()):
+    def __init__(self, directory, system, binds=()):
         self.directory = directory
         self.tree = directory / "root"
         self.process = None
         self.binds = binds
         for name in ("upper", "work", "root"):
             (directory / name).mkdir()
-        layers = f"lowerdir={ROOT},upperdir={directory}/upper,workdir={directory}/work"
+        layers = f"lowerdir={TARGET}/{system}-root,upperdir={directory}/upper,workdir={directory}/work"
         host.run(["mount", "-t", "overlay", "overlay", "-o", layers, self.tree], as_user=False)
 
     def boot(self):

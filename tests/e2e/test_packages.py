@@ -47,10 +47,10 @@ def package(directory, name):
     return file
 
 
-@pytest.fixture
-def booted(pg, scratch):
+@pytest.fixture(params=machine.SYSTEMS)
+def booted(pg, scratch, request):
     """A machine that reaches PostgreSQL at /srv/postgres."""
-    started = machine.Machine(host.new_directory(scratch, "machine"), [f"{pg.directory}:/srv/postgres"])
+    started = machine.Machine(host.new_directory(scratch, "machine"), request.param, [f"{pg.directory}:/srv/postgres"])
     try:
         yield started.boot()
     finally:
@@ -82,6 +82,10 @@ def console(booted, command):
     """A row of the console, asked from within the machine's network."""
     words = ["psql", "-XAtqc", command, "-h", "127.0.0.1", "-p", "6432", "-U", "admin", "pgbouncer"]
     return host.run(booted.network(*words), as_user=False).stdout.strip()
+
+
+def is_pgbouncers_own(version):
+    return version.startswith("PgBouncer 1.") and "Weir" not in version
 
 
 def files(booted):
@@ -146,7 +150,7 @@ def test_it_takes_the_place_of_pgbouncers_package(booted, pg, packages):
     booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
     configure(booted, pg, "/etc/pgbouncer/pgbouncer.ini")
     booted.run("systemctl restart pgbouncer")
-    assert "PgBouncer 1.18" in console(booted, "SHOW VERSION") and ended_well(pgbench(booted, pg, 1)) > 10
+    assert is_pgbouncers_own(console(booted, "SHOW VERSION")) and ended_well(pgbench(booted, pg, 1)) > 10
 
     new = packages("0.2.0")
     booted.install(package(new, "weir"), package(new, "weir-pgbouncer"))
@@ -179,7 +183,7 @@ def test_the_way_back_is_pgbouncers_package(booted, pg, packages):
     booted.run("apt-get install -y --no-download --no-install-recommends pgbouncer")
     assert booted.run("dpkg-query -W -f '${db:Status-Status}' weir-pgbouncer", check=False).stdout in ("config-files", "not-installed")
     assert booted.property("pgbouncer.service", "ActiveState") == "active"
-    assert console(booted, "SHOW VERSION") == "PgBouncer 1.18.0", "the same configuration, served by PgBouncer again"
+    assert is_pgbouncers_own(console(booted, "SHOW VERSION")), "the same configuration, served by PgBouncer again"
     assert ended_well(pgbench(booted, pg, 1)) > 10
 
 

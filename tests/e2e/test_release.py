@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -22,6 +23,7 @@ PROGRAMS = ["weir", "weir-bench"]
 GLIBC = (2, 31)
 # What programs may be linked with: parts of glibc, and its loader.
 LIBRARIES = re.compile(r"^(lib(c|m|dl|rt|pthread|util|resolv)\.so\.\d|ld-linux-.*\.so\.\d)$")
+OLDEST = host.REPOSITORY / "target/bullseye-root"
 # Where Debian's cross package has the other machine's libraries.
 FOREIGN = {"aarch64": ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"], "x86_64": []}
 
@@ -66,6 +68,16 @@ def test_a_program_needs_no_more_than_an_old_glibc(unpacked, machine, name):
     symbols = host.run(["readelf", "-V", program]).stdout
     versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", symbols)}
     assert versions and max(versions) <= GLIBC, sorted(versions)
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(not OLDEST.exists(), reason="no bare Debian 11: scripts/check-dist makes it")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_runs_on_the_oldest_system(unpacked, name):
+    program = unpacked("x86_64") / "bin" / name
+    shutil.copy(program, OLDEST / "srv")
+    said = host.run(["chroot", OLDEST, f"/srv/{name}", "--version"], as_user=False).stdout
+    assert version() in said and "2.31" in host.run(["chroot", OLDEST, "ldd", "--version"], as_user=False).stdout
 
 
 @pytest.mark.parametrize("machine", MACHINES)
