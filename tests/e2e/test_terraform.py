@@ -16,7 +16,7 @@ MAIN = """
 terraform {
   required_providers {
     digitalocean = {
-      source = "digitalocean/digitalocean"
+      source = "mirror.example/digitalocean/digitalocean"
     }
   }
 }
@@ -59,7 +59,7 @@ class Terraform:
         self.directory, self.pooler, self.web = directory, pooler, web
         (directory / "main.tf").write_text(MAIN)
         # Where `terraform init` finds the provider, so that it asks no registry.
-        mirror = directory / "mirror/registry.terraform.io/digitalocean/digitalocean" / drivers.PROVIDER.version() / drivers.go_platform()
+        mirror = directory / "mirror/mirror.example/digitalocean/digitalocean" / drivers.PROVIDER.version() / drivers.go_platform()
         mirror.mkdir(parents=True)
         (mirror / f"terraform-provider-digitalocean_v{drivers.PROVIDER.version()}").symlink_to(drivers.PROVIDER.command()[0])
         self.environment = {
