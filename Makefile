@@ -72,7 +72,7 @@ quota-figures: ## what quotas of 10,000 databases with a client each cost
 dist: ## target/dist: what a release consists of, packages and tarballs for x86_64 and arm64
 	@scripts/dist
 
-dist-check: ## a release made twice, compared byte for byte, and its programs run, arm64's by qemu (half an hour)
+dist-check: ## a release made twice, compared byte for byte, and its programs run, arm64's by qemu (an hour)
 	@scripts/check-dist
 
 docs: ## target/docs: the documentation as a site, with search (mdBook)

@@ -70,6 +70,11 @@ def start(weir, **settings):
     return pooler, Panel(pooler, port).wait_up()
 
 
+def start_for_pools(weir):
+    """One whose pools may be made and changed, for a user whose password a URI has to quote."""
+    return start(weir, pools_file="pools.ini", auth_type="plain", userlist={"alice": "a secret/@", "admin": "x"})
+
+
 def is_refused(answer, status, error, pattern=""):
     """The answer has the API's error shape."""
     got, body, _ = answer

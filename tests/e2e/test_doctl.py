@@ -18,7 +18,7 @@ def doctl(weir, scratch):
     if lacking := drivers.DOCTL.lacking():
         pytest.skip(f"tests/clients/doctl lacks {lacking}")
     drivers.DOCTL.ensure_built()
-    pooler, web = panel.start(weir, pools_file="pools.ini", auth_type="plain", userlist={"alice": "a secret/@", "admin": "x"})
+    pooler, web = panel.start_for_pools(weir)
     home = host.new_directory(scratch, "doctl")
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DIGITALOCEAN_API_URL": f"http://127.0.0.1:{web.port}/"}
 

@@ -20,7 +20,7 @@ def godo():
 
 
 def test_a_pools_life(weir, pg, godo):
-    pooler, web = panel.start(weir, pools_file="pools.ini", auth_type="plain", userlist={"alice": "a secret/@", "admin": "x"})
+    pooler, web = panel.start_for_pools(weir)
 
     def ask(what, *arguments, token=None, fails=False):
         done = host.run([*godo.command(), f"http://127.0.0.1:{web.port}/", token or web.token, what, *arguments], check=False, as_user=False)

@@ -96,7 +96,7 @@ def terraform(weir, scratch):
     if lacking := drivers.PROVIDER.lacking():
         pytest.skip(f"tests/clients/terraform-provider lacks {lacking}")
     drivers.PROVIDER.ensure_built()
-    pooler, web = panel.start(weir, pools_file="pools.ini", auth_type="plain", userlist={"alice": "a secret/@", "admin": "x"})
+    pooler, web = panel.start_for_pools(weir)
     directory = host.new_directory(scratch, "terraform")
     yield Terraform(directory, pooler, web)
     shutil.rmtree(directory, ignore_errors=True)

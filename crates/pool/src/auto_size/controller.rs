@@ -268,10 +268,12 @@ impl SizeController {
         let expected = self.estimates.expected(self.base);
         let is_clear = self.trial.is_some() && expected.is_some_and(|it| (window.log() - it).abs() > CLEAR);
         let is_bad = self.trial.is_some() && expected.is_some_and(|it| window.log() < it - BAD);
-        let intervals = match () {
-            () if is_bad => 1,
-            () if is_clear => CLEAR_INTERVALS,
-            () => INTERVALS,
+        let intervals = if is_bad {
+            1
+        } else if is_clear {
+            CLEAR_INTERVALS
+        } else {
+            INTERVALS
         };
         let is_late = window.elapsed_us() >= LONGEST_US;
         if window.intervals() < intervals || window.transactions() < TRANSACTIONS && !is_late {
@@ -359,17 +361,18 @@ impl SizeController {
     fn far_down(&self) -> Option<usize> {
         let far = self.base.saturating_sub(FAR_DOWN);
         let is_new = (far..self.base).all(|place| self.estimates.is_unknown(place));
-        let failed_near = !self.went_up && self.rest_us > SHORT_REST_US;
-        let may_be = failed_near && self.estimates.gain(far, self.base).0 > -FAR_LOSS;
-        (is_new || may_be).then_some(far)
+        (is_new || !self.went_up && self.is_far_due(far)).then_some(far)
     }
 
     /// A much larger one, likewise; not so far, for each server connection is one of PostgreSQL's.
     fn far_up(&self) -> Option<usize> {
         let far = (self.base + FAR_UP).min(self.estimates.last());
-        let failed_near = self.went_up && self.rest_us > SHORT_REST_US;
-        let may_be = failed_near && self.estimates.gain(far, self.base).0 > -FAR_LOSS;
-        may_be.then_some(far)
+        (self.went_up && self.is_far_due(far)).then_some(far)
+    }
+
+    /// A neighbour in the direction that was tried last was given up, and this one is not known to give much less.
+    fn is_far_due(&self, far: usize) -> bool {
+        self.rest_us > SHORT_REST_US && self.estimates.gain(far, self.base).0 > -FAR_LOSS
     }
 
     fn least_gain(&self, place: usize) -> f64 {
