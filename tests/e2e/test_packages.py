@@ -33,6 +33,8 @@ def packages(tmp_path_factory):
             directory = tmp_path_factory.mktemp(f"packages-{version}")
             environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory)}
             done = subprocess.run([REPOSITORY / "scripts/dist", "--native"], env=environment, capture_output=True, text=True, check=False, timeout=600)
+            if "nfpm cannot be built" in done.stderr:
+                pytest.skip(done.stderr.strip().splitlines()[-1])  # by a Go before 1.21, say: Debian 12 has 1.19
             assert done.returncode == 0, done.stdout + done.stderr
             made[version] = directory
         return made[version]
