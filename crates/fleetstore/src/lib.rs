@@ -1,0 +1,2 @@
+//! The stores of a fleet: etcd, and the PostgreSQL servers whose backends are asked for.
+#![forbid(unsafe_code)]
