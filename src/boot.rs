@@ -239,6 +239,7 @@ fn start(
         inheritance: predecessor.as_ref().map(|old| old.inheritance).unwrap_or_default(),
         log: writer(logger),
         reports: reporter(sender.clone()),
+        want_slots: None,
     };
     if let Some(predecessor) = &predecessor {
         predecessor.pause_accepting().map_err(BootError::Takeover)?;

@@ -21,4 +21,6 @@ pub struct BudgetName {
     pub database: Arc<str>,
     /// Empty for a database.
     pub user: Arc<str>,
+    /// Of a pool for the reads on one host (`read_write_split`): that host, `host:port`; else empty.
+    pub host: Arc<str>,
 }

@@ -5,4 +5,6 @@ mod budget;
 mod store;
 
 pub use budget::{BudgetKind, BudgetName};
-pub use store::{Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId};
+pub use store::{
+    Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,
+};

@@ -31,7 +31,7 @@ pub use listing::{
 };
 pub use pool_size_row::PoolSizeRow;
 pub use queue_row::QueueRow;
-pub use report::{Listing, Report, RequestId};
+pub use report::{BackendRow, Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
 pub use server_waits::ServerWaitSample;
 pub use signal::Signal;

@@ -1,5 +1,7 @@
 //! Messages of a shard to the control thread.
 
+use std::sync::Arc;
+
 use crate::{
     AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
     ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ServerQueryResult,
@@ -47,6 +49,15 @@ pub enum Report {
         /// The result.
         answer: Box<ServerQueryResult>,
     },
+    /// The backends that a shard has connections to.
+    Backends {
+        /// From the command.
+        audit: u64,
+        /// The answering shard.
+        shard: ShardId,
+        /// One for each connection that is logged in.
+        backends: Vec<BackendRow>,
+    },
     /// A console client has disconnected.
     ConsoleLeft,
     /// A command is complete on this shard.
@@ -58,6 +69,15 @@ pub enum Report {
         /// The number of connections affected, where the command counts them.
         count: u64,
     },
+}
+
+/// A backend of a PostgreSQL server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRow {
+    /// The server as configured, `host:port`.
+    pub server: Arc<str>,
+    /// Its process id there.
+    pub pid: u32,
 }
 
 /// At most [`crate::SLICE_ROWS`] rows of one subject.

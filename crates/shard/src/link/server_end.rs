@@ -215,6 +215,9 @@ pub(crate) fn reason_to_close_in(
     if oversized && local_pool.pool.is_oversized(leaving_servers(core, server.pool)) {
         return Some(CloseReason::PoolTooLarge);
     }
+    if local_pool.pool.is_over_lease(core.now.mono_us) {
+        return Some(CloseReason::SlotGivenBack);
+    }
     if permits::is_permit_requested(core, local_pool, server)
         || shares::is_to_give_up(local_pool, server, core.now.mono_us)
     {
