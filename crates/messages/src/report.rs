@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
-    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ServerQueryResult,
-    ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
+    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetNodeRow,
+    HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow,
+    ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -78,6 +78,12 @@ pub struct BackendRow {
     pub server: Arc<str>,
     /// Its process id there.
     pub pid: u32,
+    /// The entry of its pool.
+    pub database: Arc<str>,
+    /// The user of its pool.
+    pub user: Arc<str>,
+    /// The host of a pool for reads.
+    pub host: Option<Arc<str>>,
 }
 
 /// At most [`crate::SLICE_ROWS`] rows of one subject.
@@ -119,6 +125,10 @@ pub enum Listing {
     Queues(Vec<QueueRow>),
     /// [`crate::Subject::Spans`].
     Spans(Vec<SpanRow>),
+    /// [`crate::Subject::FleetNodes`].
+    FleetNodes(Vec<FleetNodeRow>),
+    /// [`crate::Subject::FleetBudgets`].
+    FleetBudgets(Vec<FleetBudgetRow>),
     /// [`crate::Subject::Quotas`].
     Quotas(Vec<quota::QuotaRow>),
     /// [`crate::Subject::PoolSizes`].

@@ -53,6 +53,8 @@ pub struct SharedPool {
     share: PoolShare,
     /// Clients that wait for a server, as the shards have told last.
     waiting: AtomicU32,
+    /// Servers that no client has used for a while, as the shards of a fleet's node have told last.
+    unused: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
     shards: AtomicU64,
     /// Bit N: shard N has waiting clients and no server, and requests a permit.
@@ -89,6 +91,18 @@ impl SharedPool {
     /// Clients that wait for a server, as the shards have told last.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Servers that no client has used for a while, as the shards of a fleet's node have told last.
+    pub fn unused(&self) -> u32 {
+        self.unused.load(Ordering::Acquire)
+    }
+
+    /// A shard has had so many of these and has so many now.
+    pub(crate) fn change_unused(&self, before: u32, now: u32) {
+        if before != now {
+            self.unused.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
+        }
     }
 
     /// A shard has had so many waiting clients and has so many now; how many all shards have.

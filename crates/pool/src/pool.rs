@@ -9,7 +9,7 @@ use settings::{PoolMode, Priority, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
 use crate::shares::ShareReport;
-use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter};
+use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter, TENURE_US};
 
 /// Within this time a client gets the server that it used last, whose caches are still warm.
 const WARM_US: u64 = 1_000_000;
@@ -123,6 +123,7 @@ pub struct Pool {
     listeners: u32,
     /// Waiting clients that other shards know of.
     told_waiting: u32,
+    told_unused: u32,
     /// See [`Pool::lacks_slots`].
     lacks_slots: bool,
     /// The size in force here; 0 is no limit.
@@ -163,6 +164,7 @@ impl Pool {
             external: 0,
             listeners: 0,
             told_waiting: 0,
+            told_unused: 0,
             lacks_slots: false,
             size,
             told_stuck: 0,
@@ -238,6 +240,16 @@ impl Pool {
         let waiting = u32::try_from(self.queue.len() - checked).unwrap_or(u32::MAX);
         let told = std::mem::replace(&mut self.told_waiting, waiting);
         self.shared.change_waiting(told, waiting)
+    }
+
+    /// In a fleet, lets its thread know how many servers no client has used for [`TENURE_US`].
+    pub fn tell_unused(&mut self, now_us: u64) {
+        if !self.limits.in_fleet {
+            return;
+        }
+        let unused = self.idle.iter().filter(|idle| now_us.saturating_sub(idle.since_us) >= TENURE_US);
+        let unused = u32::try_from(unused.count()).unwrap_or(u32::MAX);
+        self.shared.change_unused(std::mem::replace(&mut self.told_unused, unused), unused);
     }
 
     /// A client waits no longer: the others need not wait for the next tick to know that.
@@ -537,6 +549,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.sizing().end_reporting(self.told_stuck);
         self.shared.change_waiting(self.told_waiting, 0);
+        self.shared.change_unused(self.told_unused, 0);
         self.shared.share().change(self.told_share, ShareReport::default());
     }
 }

@@ -15,7 +15,7 @@ use crate::endpoint::Target;
 use crate::link::{opening, server_end};
 use crate::local_pools::table::PoolId;
 
-/// Leases have changed: pools with more servers than that close idle ones, others open some for clients that wait.
+/// Leases have changed: pools with more servers than that close some, others open some for clients that wait.
 pub(crate) fn slots_changed(core: &mut Core) {
     for pool_id in core.local_pools.ids() {
         close_surplus(core, pool_id);
@@ -23,27 +23,53 @@ pub(crate) fn slots_changed(core: &mut Core) {
     }
 }
 
-/// Closes the servers that have been idle longest, as many as are too many. Those in use are closed when their clients release them.
-fn close_surplus(core: &mut Core, pool_id: PoolId) {
-    let now_us = core.now.mono_us;
-    while let Some(local_pool) = core.local_pools.get(pool_id)
-        && local_pool.pool.is_over_lease(now_us)
-        && let Some(idle) = local_pool.pool.idle().first().map(|idle| ConnId(idle.server))
+/// Closes what is too much: logins, then the servers that have been idle longest. Those in use are closed when their clients release them.
+pub(crate) fn close_surplus(core: &mut Core, pool_id: PoolId) {
+    while is_over(core, pool_id)
+        && let Some(server) = core.conns.ids(|conn| is_login_of(conn, pool_id)).into_iter().next()
     {
-        server_end::close_server(core, idle, CloseReason::SlotGivenBack);
+        withdraw_login(core, server);
     }
+    while is_over(core, pool_id)
+        && let Some(idle) =
+            core.local_pools.get(pool_id).and_then(|local_pool| local_pool.pool.idle().first())
+    {
+        server_end::close_server(core, ConnId(idle.server), CloseReason::SlotGivenBack);
+    }
+}
+
+fn is_over(core: &Core, pool_id: PoolId) -> bool {
+    core.local_pools.get(pool_id).is_some_and(|local_pool| local_pool.pool.is_over_lease(core.now.mono_us))
+}
+
+fn is_login_of(conn: &Conn, pool_id: PoolId) -> bool {
+    matches!(conn, Conn::Server(server) if server.pool == pool_id && server.is_logging_in())
+}
+
+/// A login is not let to its end: what it was admitted by is gone, and it may last.
+fn withdraw_login(core: &mut Core, conn: ConnId) {
+    if let Some(server) = core.conns.server_mut(conn) {
+        server.close_when_free.set(CloseReason::SlotGivenBack);
+    }
+    server_end::close_server(core, conn, CloseReason::SlotGivenBack);
 }
 
 /// Reports the process ids of all backends that this shard has connections to. One that is being logged in to has none yet.
 pub(crate) fn list_backends(core: &mut Core, audit: u64) {
-    let backend = |conn: &Conn| match conn {
-        Conn::Server(server) => {
-            Some(BackendRow { server: label(&server.target), pid: server.key.as_ref()?.0 })
-        }
-        _ => None,
-    };
-    let backends = core.conns.iter().filter_map(|(_, conn)| backend(conn)).collect();
+    let backends = core.conns.iter().filter_map(|(_, conn)| backend(core, conn)).collect();
     core.report(Report::Backends { audit, shard: core.id, backends });
+}
+
+fn backend(core: &Core, conn: &Conn) -> Option<BackendRow> {
+    let Conn::Server(server) = conn else { return None };
+    let local_pool = core.local_pools.get(server.pool)?;
+    Some(BackendRow {
+        server: label(&server.target),
+        pid: server.key.as_ref()?.0,
+        database: Arc::clone(&local_pool.database_name),
+        user: Arc::clone(&local_pool.user),
+        host: local_pool.host().map(Into::into),
+    })
 }
 
 /// The server as its entry names it: `host:port`, or the path of its socket.

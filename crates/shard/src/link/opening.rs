@@ -118,6 +118,7 @@ pub(crate) fn serve_or_open(core: &mut Core, pool_id: PoolId) {
         let Some(open_for) = local_pool.pool.next_to_open(now_us, keeps_minimum) else { return };
         let permit = local_pool.pool.take_permit(open_for, now_us);
         if local_pool.pool.lacks_slots() {
+            local_pool.pool.tell_waiting(now_us);
             core.pool_registry.want_slots();
         }
         match permit {

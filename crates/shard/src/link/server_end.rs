@@ -160,15 +160,15 @@ pub(crate) fn login_over(core: &mut Core, conn: ConnId) {
     if !server.is_logging_in() {
         return;
     }
-    let (open_for, is_obsolete) = (server.opened_for(), server.close_when_free.is_obsolete());
+    let (open_for, is_withdrawn) = (server.opened_for(), server.close_when_free.is_withdrawn());
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
-        match is_obsolete {
+        match is_withdrawn {
             true => local_pool.pool.login_withdrawn(open_for),
             false => local_pool.login_ended_badly(open_for, now_us),
         }
     }
     opening::unbind(core, conn);
-    if !is_obsolete {
+    if !is_withdrawn {
         standbys::note_failure(core, conn);
     }
 }
