@@ -24,3 +24,27 @@ pub struct BudgetName {
     /// Of a pool for the reads on one host (`read_write_split`): that host, `host:port`; else empty.
     pub host: Arc<str>,
 }
+
+/// A limit divided: the floors of all nodes and the part that they lease from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Division {
+    /// Server connections, over all nodes.
+    pub limit: u32,
+    /// Connections that each node may always have.
+    pub floor: u32,
+    /// Connections that nodes may have above their floors, over all nodes.
+    pub shared: u32,
+    /// Slots are taken and given back in multiples of this where there are enough.
+    pub block: u32,
+}
+
+impl Division {
+    /// Divides a limit between `nodes` nodes (1 if 0), each with `min_servers` connections of its own if the limit allows it.
+    #[must_use]
+    pub fn new(limit: u32, nodes: u32, min_servers: u32) -> Division {
+        let nodes = nodes.max(1);
+        let floor = min_servers.min(limit / nodes);
+        let shared = limit - floor * nodes;
+        Division { limit, floor, shared, block: (shared / nodes.saturating_mul(4)).max(1) }
+    }
+}
