@@ -1,0 +1,5 @@
+//! The store in etcd.
+
+mod options;
+
+pub use options::{EtcdOptions, EtcdTls, OptionsError};

@@ -1,0 +1,1 @@
+//! A node's record as a store keeps it.
