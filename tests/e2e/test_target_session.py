@@ -73,6 +73,7 @@ def test_without_a_standby_one_that_prefers_them_uses_the_primary(weir, pair):
     held(pooler, "app", 1)
     assert places(pooler, pair, "app") == {"standby"}
     standby.stop()
+    see_it_end(pooler, standby)
     clients = held(pooler, "app", 2)
     assert places(pooler, pair, "app") == {"primary"}
     assert clients[0].execute("select pg_is_in_recovery()").fetchone() == (False,)
@@ -156,6 +157,11 @@ def test_reload_moves_the_next_transaction(weir, pair):
     host.eventually(lambda: client.execute("select pg_is_in_recovery()").fetchone() == (False,))
 
 
+def see_it_end(pooler, server, database="app"):
+    """Weir has read the end of its connections to a server that has ended: a query that comes in the same instant would meet it."""
+    host.eventually(lambda: server.port not in [row["port"] for row in pooler.console("SHOW SERVERS") if row["database"] == database])
+
+
 def after_failover(weir, pair):
     """A pooler and a client of it that has begun on the primary and goes on on the standby that was promoted."""
     primary, standby = pair
@@ -163,6 +169,7 @@ def after_failover(weir, pair):
     client = pooler.connect()
     client.execute("select 1")
     primary.kill()
+    see_it_end(pooler, primary)
     standby.promote()
     client.execute("select 1")
     return pooler, client
@@ -174,6 +181,7 @@ def test_a_primary_that_was_left_behind_gets_no_transaction(weir, pair):
     assert client.execute("select pg_is_in_recovery()").fetchone() == (False,)
     assert places(pooler, pair, "app") == {"standby"}
     standby.stop()
+    see_it_end(pooler, standby)
     primary.start()  # as it was: what is written there, the new primary does not have
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
         client.execute("create table lost (a int)")
@@ -191,6 +199,7 @@ def test_a_server_of_another_cluster_is_used_only_if_told_so(weir, pair, pg):
     client = pooler.connect()
     system = client.execute("select system_identifier from pg_control_system()").fetchone()
     primary.stop()
+    see_it_end(pooler, primary)
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
         pooler.connect().execute("select 1")
     pooler.wait_log(f"its system identifier is [0-9]+ and that of the others is {system[0]}: RECONNECT app")
@@ -204,6 +213,7 @@ def test_a_takeover_takes_along_which_primary_was_the_last(weir, pair):
     reboot(pooler)
     client.execute("select 1")
     standby.stop()
+    see_it_end(pooler, standby)
     primary.start()
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
         client.execute("select 1")
