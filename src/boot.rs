@@ -17,7 +17,8 @@ use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
     TakeoverFault,
 };
-use messages::Command;
+use fleetagent::{Contact, FleetAgent, FleetError, Identity, Inbox};
+use messages::{Command, Report};
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
 use quotaquery::QuotaQuery;
@@ -60,6 +61,10 @@ pub(crate) enum BootError {
     Panel(ListenError),
     /// The threads cannot be started.
     Start(StartFault),
+    /// The process cannot be a node of the fleet.
+    Fleet(FleetError),
+    /// `fleet_node` is empty, and the host's name is no id of a node.
+    NodeName(String),
     /// The TLS settings are invalid; logged already.
     Tls(SetupFault),
     /// A system call failed.
@@ -84,6 +89,10 @@ impl fmt::Display for BootError {
             BootError::Listen(fault) => fault.fmt(out),
             BootError::Panel(fault) => fault.fmt(out),
             BootError::Start(fault) => fault.fmt(out),
+            BootError::Fleet(fault) => write!(out, "fleet: {fault}"),
+            BootError::NodeName(name) => {
+                write!(out, "fleet_node is empty, and the name of this host, \"{name}\", cannot be the id of a node")
+            }
             BootError::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
             BootError::System(what, why) => write!(out, "{what}: {why}"),
         }
@@ -123,8 +132,9 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     if options.daemon {
         process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
-    let usage = control_loop.usage();
+    let (usage, fleet) = (control_loop.usage(), control_loop.fleet());
     stop(control_loop.run().engine);
+    fleet.iter().for_each(FleetAgent::stop);
     usage.iter().for_each(Usage::stop);
     drop(pidfile);
     Ok(())
@@ -229,6 +239,7 @@ fn start(
     for name in listeners.names() {
         logger.write(&Record::new(Level::Log, format!("listening on {name}")));
     }
+    let (contact, inbox) = fleetagent::contact();
     let plan = Plan {
         config: Arc::clone(&config),
         threads: shards,
@@ -238,8 +249,8 @@ fn start(
         listeners,
         inheritance: predecessor.as_ref().map(|old| old.inheritance).unwrap_or_default(),
         log: writer(logger),
-        reports: reporter(sender.clone()),
-        want_slots: None,
+        reports: reporter(sender.clone(), contact.clone()),
+        want_slots: config.global.fleet.is_some().then(|| contact.want_slots()),
     };
     if let Some(predecessor) = &predecessor {
         predecessor.pause_accepting().map_err(BootError::Takeover)?;
@@ -262,6 +273,8 @@ fn start(
     let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let wait_sampling = sample_waits(&config, &engine, logger);
+    let note = predecessor.as_ref().map_or("", |old| &old.note);
+    let fleet = take_part_in_fleet(&config, &engine, (contact, inbox), shards, note, logger)?;
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -276,6 +289,7 @@ fn start(
     control_loop.keep_usage(usage);
     control_loop.ask_for_quotas(quota_query);
     control_loop.sample_waits(wait_sampling);
+    control_loop.take_part_in_fleet(fleet);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
 }
@@ -317,8 +331,44 @@ fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> 
     WaitSampling::start(config, tell, writer(logger), system)
 }
 
-fn reporter(sender: Sender<Input>) -> driver::Reports {
-    Arc::new(move |report| drop(sender.send(Input::Report(report))))
+/// The thread of a node of the fleet, if the process is one.
+fn take_part_in_fleet(
+    config: &Arc<Config>,
+    engine: &Engine,
+    contact: (Contact, Inbox),
+    shards: u16,
+    note: &str,
+    logger: &Arc<Logger>,
+) -> Result<Option<FleetAgent>, BootError> {
+    if !config.global.fleet.is_some() {
+        return Ok(None);
+    }
+    let host = process::host_name();
+    let node = config.global.fleet_node.clone().unwrap_or_else(|| host.clone());
+    if !settings::is_node_id(&node) {
+        return Err(BootError::NodeName(host));
+    }
+    let address = format!("{host}:{}", config.global.listen_port);
+    let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
+    let outside = fleetagent::Outside {
+        counts: engine.fleet_counts(),
+        command: Arc::new(engine.broadcaster()),
+        shards,
+        log: writer(logger),
+        monotonic_us: process::monotonic_us,
+        wall_s: process::wall_s,
+        system: pgclient::System { fill_random: process::fill_random },
+    };
+    FleetAgent::start(config, identity, contact, outside, fleetagent::from_note(note))
+        .map_err(BootError::Fleet)
+}
+
+/// Reports go to the control thread, but for those that the fleet thread has asked for.
+fn reporter(sender: Sender<Input>, fleet: Contact) -> driver::Reports {
+    Arc::new(move |report| match report {
+        Report::Backends { audit, shard, backends } => fleet.backends(audit, shard, backends),
+        report => drop(sender.send(Input::Report(report))),
+    })
 }
 
 #[cfg(test)]

@@ -272,6 +272,10 @@ impl PoolRegistry for ProcessRegistry {
 }
 
 impl FleetCounts for ProcessRegistry {
+    fn clients(&self) -> u32 {
+        self.process.clients.taken()
+    }
+
     fn each(&self, look: &mut dyn FnMut(Counted<'_>)) {
         let names = &*self.names();
         for ((database, user), shared) in &names.pools {

@@ -8,9 +8,7 @@ mod backends;
 mod etcd;
 mod record;
 mod store;
-mod url;
 
 pub use backends::BackendQuery;
 pub use etcd::{EtcdOptions, EtcdTls, OptionsError};
 pub use store::Store;
-pub use url::{EtcdEndpoint, EtcdUrl, EtcdUser, UrlError};

@@ -296,6 +296,8 @@ pub enum Counted<'a> {
 pub trait FleetCounts: Send + Sync {
     /// Looks at each: pools first. Never to be called in the call.
     fn each(&self, look: &mut dyn FnMut(Counted<'_>));
+    /// Client connections of the process.
+    fn clients(&self) -> u32;
 }
 
 /// Where shards find the counts that they share. Asked once per shard and name, never per transaction; the answers are kept.

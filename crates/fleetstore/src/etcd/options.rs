@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleet::NodeId;
 
-use crate::url::EtcdUrl;
+use settings::EtcdUrl;
 
 /// The store, and who uses it.
 #[derive(Clone, Debug)]
