@@ -110,6 +110,7 @@ impl World {
             self.check_limit(budget);
         }
         self.step_pool(process, budget);
+        self.idle_soon(process, budget);
     }
 
     pub(crate) fn closed(&mut self, process: usize, budget: usize, key: u32) {
@@ -132,8 +133,15 @@ impl World {
         // What is too much is closed before another client gets it.
         self.close_excess(process, budget, clock_us);
         self.step_pool(process, budget);
-        let at_us = self.now_us + self.prng.between(500 * MS, 2 * SECOND);
-        self.queue.push(at_us, Action::IdleCheck { process, budget });
+        self.idle_soon(process, budget);
+    }
+
+    fn idle_soon(&mut self, process: usize, budget: usize) {
+        let pool = &self.processes[process].pools[budget];
+        if pool.conns.iter().any(|conn| conn.state == ConnState::Idle) {
+            let at_us = self.now_us + self.prng.between(500 * MS, 2 * SECOND);
+            self.queue.push(at_us, Action::IdleCheck { process, budget });
+        }
     }
 
     /// Closes connections that have been idle for long.

@@ -285,7 +285,8 @@ impl World {
         let session = SessionId(self.prng.next());
         let clock_us = self.clocks[number].shows(self.now_us);
         let node = Node::new(self.config(number), session, clock_us);
-        self.add(number, node);
+        let process = self.add(number, node);
+        self.pump(process);
     }
 
     fn add(&mut self, number: usize, mut node: Node) -> usize {
@@ -311,9 +312,7 @@ impl World {
             is_leaving: false,
         };
         self.processes.push(process);
-        let process = self.processes.len() - 1;
-        self.pump(process);
-        process
+        self.processes.len() - 1
     }
 
     fn look_whether_left(&mut self, process: usize, clock_us: u64) {
@@ -452,8 +451,8 @@ impl World {
                 }
                 self.processes[heir].pools[budget].conns.push(conn);
             }
-            self.step_pool(heir, budget);
         }
+        self.pump(heir);
     }
 
     fn leave(&mut self, number: usize) {
@@ -477,12 +476,18 @@ impl World {
         self.is_store_down = false;
         self.is_unlistable = false;
         self.lossy = 0;
-        for number in 0..self.cut.len() {
+        // Two processes with one id are a fault, too.
+        if let Some(double) = self.process_of(self.scenario.nodes) {
+            self.exit(double);
+        }
+        for number in 0..self.scenario.nodes {
             for budget in 0..self.scenario.budgets.len() {
                 self.set_limit(number, budget, self.scenario.budgets[budget].1);
             }
             self.go_on(number);
-            if self.process_of(number).is_none() && self.prng.percent(50) {
+            let is_last = number + 1 == self.scenario.nodes
+                && self.processes.iter().all(|one| one.state == State::Gone);
+            if self.process_of(number).is_none() && (is_last || self.prng.percent(50)) {
                 self.start(number);
             }
             for budget in 0..self.scenario.budgets.len() {

@@ -133,8 +133,15 @@ impl Ledger {
                 .or_else(|| self.take(need, balance))
                 .or_else(|| self.unresolved.filter(|least| *least < balance.own).map(|_| balance.own))
                 .or_else(|| self.say_wanted(context, need, balance, decision))
+                .or_else(|| self.has_empty_orphan(context).then_some(balance.own))
         };
         decision.swap = own.map(|own| self.plan(context, own, need.in_use));
+    }
+
+    /// Whether there is an entry to be removed that needs no audit. The first of the live nodes does it.
+    fn has_empty_orphan(&self, context: &Context<'_>) -> bool {
+        let is_empty = |entry: &Entry| entry.slots == 0 && context.is_orphan(entry);
+        self.entries.iter().any(is_empty) && !context.live.keys().any(|id| id < context.id)
     }
 
     fn need(&self, is_leaving: bool) -> Need {
