@@ -59,6 +59,8 @@ pub(crate) struct Reports {
     calling: Option<(CallId, Audit)>,
     call_retry_us: u64,
     reports: BTreeMap<NodeId, Report>,
+    /// A report may be that of a node that is gone.
+    may_remove: bool,
     /// What the caller was asked, and its answer.
     asked: Option<ReportHead>,
     answer: Option<Contents>,
@@ -87,6 +89,7 @@ impl Reports {
         if self.reports.len() >= MOST_REPORTS && !self.reports.contains_key(node) {
             return Err(format!("the backends of more than {MOST_REPORTS} nodes"));
         }
+        self.may_remove = true;
         let report = self.reports.entry(node.into()).or_default();
         if report.known.hear(object.revision, object.contents.is_some()) {
             report.contents = object.contents.clone().unwrap_or_default();
@@ -199,7 +202,8 @@ impl Reports {
         if self.writing.is_some() || context.now_us < self.write_retry_us {
             return None;
         }
-        let (node, report) = self.own_write(context).or_else(|| self.removal(context))?;
+        let own = self.own_write(context).cloned().map(|answer| (context.id.clone(), Some(answer)));
+        let (node, report) = own.or_else(|| self.removal(context))?;
         let call = next_call();
         let expected = self.reports.get(&node).map_or(Revision::ABSENT, |report| report.known.expected);
         let name = ObjectName(vec!["backends".to_owned(), node.to_string()]);
@@ -208,25 +212,32 @@ impl Reports {
         Some(Request::Swap { call, name, expected, contents })
     }
 
-    fn own_write(&self, context: &Context<'_>) -> Option<(NodeId, Option<Contents>)> {
+    fn own_write(&self, context: &Context<'_>) -> Option<&Contents> {
         let due = self.due(context)?;
-        let answer = self.answer.as_ref().filter(|(head, _)| *head == due)?;
-        Some((context.id.clone(), Some(answer.clone())))
+        self.answer.as_ref().filter(|(head, _)| *head == due)
     }
 
     /// The first of the live nodes removes the reports of those that are gone.
-    fn removal(&self, context: &Context<'_>) -> Option<(NodeId, Option<Contents>)> {
-        if context.live.keys().any(|id| id < context.id) {
+    fn removal(&mut self, context: &Context<'_>) -> Option<(NodeId, Option<Contents>)> {
+        if !self.may_remove || !context.is_first() {
             return None;
         }
         let is_gone = |id: &NodeId| id != context.id && !context.live.contains_key(id);
         let is_there = |report: &Report| report.known.expected != Revision::ABSENT;
         let mut gone = self.reports.iter().filter(|(id, report)| is_gone(id) && is_there(report));
-        gone.next().map(|(id, _)| (id.clone(), None))
+        let gone = gone.next().map(|(id, _)| (id.clone(), None));
+        self.may_remove = gone.is_some();
+        gone
+    }
+
+    /// A record has vanished.
+    pub(crate) fn node_gone(&mut self) {
+        self.may_remove = true;
     }
 
     /// Reads of objects that a snapshot does not have any more.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
+        self.may_remove = true;
         let is_there = |id: &NodeId| {
             objects.iter().any(|object| matches!(object.name.0.as_slice(), [name, node] if name == "backends" && **node == **id))
         };
@@ -243,8 +254,7 @@ impl Reports {
 
     /// When a write is tried again.
     pub(crate) fn deadline_us(&self, context: &Context<'_>) -> Option<u64> {
-        let has_work =
-            context.can_swap && (self.own_write(context).is_some() || self.removal(context).is_some());
+        let has_work = self.may_remove && context.is_first() || self.own_write(context).is_some();
         (has_work && self.writing.is_none()).then_some(self.write_retry_us)
     }
 }

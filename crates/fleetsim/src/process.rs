@@ -107,6 +107,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn stays(&self) -> bool {
+        self.state != State::Gone && !self.is_leaving
+    }
+
     pub(crate) fn conn(&mut self, budget: usize, key: u32) -> Option<&mut Conn> {
         self.pools[budget].conns.iter_mut().find(|conn| conn.key == key)
     }

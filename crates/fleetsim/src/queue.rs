@@ -82,46 +82,31 @@ pub(crate) enum Action {
     Check,
 }
 
-struct Entry {
-    at_us: u64,
-    number: u64,
-    action: Action,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at_us, self.number).cmp(&(other.at_us, other.number))
-    }
-}
-
 /// See the module's head.
 #[derive(Default)]
 pub(crate) struct Queue {
-    heap: BinaryHeap<Reverse<Entry>>,
+    /// Time, number, place in `actions`.
+    heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    actions: Vec<Option<Action>>,
+    free: Vec<usize>,
     number: u64,
 }
 
 impl Queue {
     pub(crate) fn push(&mut self, at_us: u64, action: Action) {
         self.number += 1;
-        self.heap.push(Reverse(Entry { at_us, number: self.number, action }));
+        let place = self.free.pop().unwrap_or(self.actions.len());
+        if place == self.actions.len() {
+            self.actions.push(Some(action));
+        } else {
+            self.actions[place] = Some(action);
+        }
+        self.heap.push(Reverse((at_us, self.number, place)));
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u64, Action)> {
-        self.heap.pop().map(|Reverse(entry)| (entry.at_us, entry.action))
+        let Reverse((at_us, _, place)) = self.heap.pop()?;
+        self.free.push(place);
+        Some((at_us, self.actions[place].take()?))
     }
 }

@@ -15,7 +15,7 @@ const SERVED_US: u64 = 60 * SECOND;
 const RETURNED_US: u64 = 30 * SECOND;
 /// Nothing is written for so long then.
 const REST_US: u64 = 3 * SECOND;
-const CHECK_US: u64 = 250 * MS;
+const CHECK_US: u64 = 500 * MS;
 
 /// What was broken, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,25 +146,25 @@ impl World {
         let mut running: Vec<usize> =
             (0..self.processes.len()).filter(|at| self.processes[*at].state == State::Running).collect();
         running.sort_by(|one, other| self.processes[*one].id.cmp(&self.processes[*other].id));
-        let mut joined = Vec::new();
-        for at in &running {
-            let process = &self.processes[*at];
-            match process.node.status(process.clock.shows(self.now_us)).state {
-                NodeState::Joined { is_watching: true } => joined.push(*at),
-                NodeState::IdTaken { .. } => {}
-                other => return Some(format!("process {at} is {other:?}")),
-            }
-        }
-        (0..self.scenario.budgets.len()).find_map(|budget| self.unserved_of(budget, &running, &joined))
+        let budgets = 0..self.scenario.budgets.len();
+        let unserved = budgets.clone().find_map(|budget| self.unserved_of(budget, &running));
+        unserved.or_else(|| running.iter().find_map(|at| self.not_joined(*at)))
     }
 
-    fn unserved_of(&self, budget: usize, running: &[usize], joined: &[usize]) -> Option<String> {
+    fn not_joined(&self, at: usize) -> Option<String> {
+        let process = &self.processes[at];
+        match process.node.status(process.clock.shows(self.now_us)).state {
+            NodeState::Joined { is_watching: true } => None,
+            other => Some(format!("process {at} is {other:?}")),
+        }
+    }
+
+    fn unserved_of(&self, budget: usize, running: &[usize]) -> Option<String> {
         let division = self.scenario.division(budget);
         let demand = |at: usize| self.processes[at].pools[budget].demand;
-        let wanted: Vec<u32> = joined.iter().map(|at| demand(*at).saturating_sub(division.floor)).collect();
+        let wanted: Vec<u32> = running.iter().map(|at| demand(*at).saturating_sub(division.floor)).collect();
         let targets = one_by_one(division.shared, &wanted);
-        for at in running {
-            let leased = joined.iter().position(|other| other == at).map_or(0, |place| targets[place]);
+        for (at, leased) in running.iter().zip(targets) {
             let expected = demand(*at).min(division.floor + leased);
             let open = self.processes[*at].pools[budget].open();
             if open != expected {

@@ -485,8 +485,7 @@ impl World {
                 self.set_limit(number, budget, self.scenario.budgets[budget].1);
             }
             self.go_on(number);
-            let is_last = number + 1 == self.scenario.nodes
-                && self.processes.iter().all(|one| one.state == State::Gone);
+            let is_last = number + 1 == self.scenario.nodes && !self.processes.iter().any(Process::stays);
             if self.process_of(number).is_none() && (is_last || self.prng.percent(50)) {
                 self.start(number);
             }

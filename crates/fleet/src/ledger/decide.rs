@@ -39,6 +39,11 @@ impl Context<'_> {
         entry.node == *self.id && self.earlier.contains(&entry.session)
     }
 
+    /// No live node has a smaller id.
+    pub(crate) fn is_first(&self) -> bool {
+        self.live.keys().next().is_none_or(|id| id >= self.id)
+    }
+
     fn is_live(&self, entry: &Entry) -> bool {
         self.is_present(entry)
             || self.live.get(&entry.node).is_some_and(|record| record.session == entry.session)
@@ -141,7 +146,7 @@ impl Ledger {
     /// Whether there is an entry to be removed that needs no audit. The first of the live nodes does it.
     fn has_empty_orphan(&self, context: &Context<'_>) -> bool {
         let is_empty = |entry: &Entry| entry.slots == 0 && context.is_orphan(entry);
-        self.entries.iter().any(is_empty) && !context.live.keys().any(|id| id < context.id)
+        self.entries.iter().any(is_empty) && context.is_first()
     }
 
     fn need(&self, is_leaving: bool) -> Need {

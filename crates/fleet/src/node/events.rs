@@ -108,6 +108,7 @@ impl Node {
     fn node_gone(&mut self, id: &NodeId, now_us: u64) {
         if let Some(record) = self.live.remove(id) {
             self.reclaim.node_gone(id, record.session, now_us);
+            self.reports.node_gone();
             self.touch_entries_of(id, now_us);
         }
     }
