@@ -25,6 +25,9 @@ pub struct BudgetName {
     pub host: Arc<str>,
 }
 
+/// No budget is larger; sums over all entries stay far from overflow.
+pub(crate) const MOST_SLOTS: u32 = 1_000_000;
+
 /// A limit divided: the floors of all nodes and the part that they lease from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Division {
@@ -42,9 +45,14 @@ impl Division {
     /// Divides a limit between `nodes` nodes (1 if 0), each with `min_servers` connections of its own if the limit allows it.
     #[must_use]
     pub fn new(limit: u32, nodes: u32, min_servers: u32) -> Division {
-        let nodes = nodes.max(1);
+        let (limit, nodes) = (limit.min(MOST_SLOTS), nodes.max(1));
         let floor = min_servers.min(limit / nodes);
         let shared = limit - floor * nodes;
         Division { limit, floor, shared, block: (shared / nodes.saturating_mul(4)).max(1) }
+    }
+
+    /// Leased slots in whole blocks, at most all.
+    pub(crate) fn round_up(&self, slots: u32) -> u32 {
+        slots.checked_next_multiple_of(self.block).map_or(self.shared, |slots| slots.min(self.shared))
     }
 }

@@ -4,11 +4,18 @@
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod budget;
 mod config;
+mod fair;
+mod ledger;
+mod ledgers;
+mod membership;
 mod node;
+mod reclaim;
+mod reports;
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod status;
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod store;
+mod text;
 
 pub use budget::{BudgetKind, BudgetName, Division};
 pub use config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};

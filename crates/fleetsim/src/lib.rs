@@ -1,0 +1,21 @@
+//! Simulates a fleet: real nodes (crate `fleet`) with model poolers against a model store and a model PostgreSQL, all from one seed.
+//!
+//! [`run`] is one seed. The server connections that the model PostgreSQL has are compared with the limit after every step; at the end, when all faults have
+//! stopped, it is checked that demand is served as the fair division says, that unused slots come back and that nothing is written at rest.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod faults;
+mod network;
+mod pooler;
+mod postgres;
+mod prng;
+mod process;
+mod queue;
+mod scenario;
+mod store;
+mod verdict;
+mod world;
+
+pub use verdict::Violation;
+pub use world::{Report, run};
