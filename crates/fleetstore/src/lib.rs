@@ -10,7 +10,7 @@ mod record;
 mod store;
 mod url;
 
-pub use backends::BackendQuery;
+pub use backends::{BackendQuery, Log};
 pub use etcd::{EtcdOptions, EtcdTls, OptionsError};
 pub use store::Store;
 pub use url::{EtcdEndpoint, EtcdUrl, EtcdUser, UrlError};
