@@ -57,8 +57,8 @@ pub enum Request {
     /// Renews the lease of this session, and writes the record if it differs from the one written last. Answers: [`Event::Renewed`],
     /// [`Event::Expired`], [`Event::Unanswered`].
     Renew { call: CallId, record: NodeRecord },
-    /// Removes the node: it ends. Answers: [`Event::Left`], [`Event::Unanswered`].
-    Leave { call: CallId },
+    /// Removes the node if its record is of this session; otherwise nothing has to be done. Answers: [`Event::Left`], [`Event::Unanswered`].
+    Leave { call: CallId, session: SessionId },
     /// Reads everything, and watches from there. Answers: [`Event::Snapshot`], then [`Event::Changed`]s, until [`Event::WatchLost`].
     Watch { call: CallId },
     /// Writes an object if its revision is this one (creates it, if that is [`Revision::ABSENT`]); no contents remove it. Answers: [`Event::Swapped`],
@@ -77,7 +77,11 @@ pub struct Object {
     pub contents: Option<Vec<u8>>,
 }
 
-/// What the node hears.
+/// What the node hears. Every request is answered, if only with [`Event::Unanswered`] (a [`Request::ListBackends`] with no budgets in its answer, a
+/// [`Request::Watch`] with [`Event::WatchLost`]); an answer to a request of an earlier process is not delivered.
+///
+/// Order: a session joins before it writes an object. The node must hear of the session (Snapshot, NodeSeen) before, or with, the first object that this
+/// session wrote; a store whose nodes and objects are watched apart has to read the nodes again where it cannot know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The lease runs for `lease_us` from a moment that is not before the request was given out by [`crate::Node::poll`].

@@ -35,9 +35,8 @@ impl Store {
     }
 
     /// Begins to carry a request out; never waits. Its answer is an event within the request timeout (that of a [`Request::ListBackends`] within
-    /// [`BackendQuery::LIMIT`]). A [`Request::Leave`] ends the session of the last Join or Renew that was submitted.
+    /// [`BackendQuery::LIMIT`]).
     pub fn submit(&mut self, request: Request) {
-        self.etcd.note(&request);
         let (etcd, sender) = (Arc::clone(&self.etcd), self.sender.clone());
         match request {
             Request::Watch { call } => self.tasks.spawn(async move {
@@ -51,13 +50,10 @@ impl Store {
                     let _ = sender.send(Event::Backends { call, budgets }).await;
                 })
             }
-            request => {
-                let session = etcd.session();
-                self.tasks.spawn(async move {
-                    let answer = etcd.answer(request, session).await;
-                    let _ = sender.send(answer).await;
-                })
-            }
+            request => self.tasks.spawn(async move {
+                let answer = etcd.answer(request).await;
+                let _ = sender.send(answer).await;
+            }),
         };
     }
 

@@ -39,8 +39,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects and logs in.
-    pub(crate) async fn open(endpoint: &Endpoint, user: Option<&EtcdUser>) -> Result<Client, Failure> {
+    /// Connects, without a login.
+    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Client, Failure> {
         let endpoint = endpoint
             .clone()
             .tcp_nodelay(true)
@@ -48,21 +48,23 @@ impl Client {
             .keep_alive_timeout(KEEP_ALIVE_ANSWER)
             .keep_alive_while_idle(true);
         let channel = endpoint.connect().await.map_err(|why| Failure::transport(&why))?;
-        let mut client = Client { channel, token: None };
-        if let Some(user) = user {
-            let request = AuthenticateRequest { name: user.name.clone(), password: user.password.clone() };
-            let path = "/etcdserverpb.Auth/Authenticate";
-            match client.call::<_, AuthenticateResponse>(path, request).await {
-                Ok(response) => {
-                    let token = response.token.parse();
-                    client.token = Some(token.map_err(|_| Failure::answer("its token cannot be sent"))?);
-                }
-                // As etcd's own clients do: users may be set up before they are enforced.
-                Err(failure) if is_auth_disabled(&failure) => {}
-                Err(failure) => return Err(failure),
+        Ok(Client { channel, token: None })
+    }
+
+    /// Logs in, where there is a user.
+    pub(crate) async fn log_in(mut self, user: Option<&EtcdUser>) -> Result<Client, Failure> {
+        let Some(user) = user else { return Ok(self) };
+        let request = AuthenticateRequest { name: user.name.clone(), password: user.password.clone() };
+        match self.call::<_, AuthenticateResponse>("/etcdserverpb.Auth/Authenticate", request).await {
+            Ok(response) => {
+                let token = response.token.parse();
+                self.token = Some(token.map_err(|_| Failure::answer("its token cannot be sent"))?);
             }
+            // As etcd's own clients do: users may be set up before they are enforced.
+            Err(failure) if is_auth_disabled(&failure) => {}
+            Err(failure) => return Err(failure),
         }
-        Ok(client)
+        Ok(self)
     }
 
     /// Reads keys.

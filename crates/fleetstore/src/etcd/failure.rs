@@ -4,6 +4,8 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
+use super::options::EtcdTls;
+
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -35,6 +37,20 @@ impl Failure {
         Failure { kind: Kind::Answer(Code::Unknown), message: message.to_owned() }
     }
 
+    /// Of the first request on a connection: one that is closed then was not agreed on.
+    pub(crate) fn of_first_request(mut self, tls: Option<&EtcdTls>) -> Failure {
+        if self.kind == Kind::Transport && !self.message.contains("received fatal alert") {
+            self.message.push_str(match tls {
+                None => "; the member speaks TLS on this port, it seems, and fleet_tls_ca_file is not set",
+                Some(EtcdTls { identity: None, .. }) => {
+                    "; etcd demands a client certificate, it seems (fleet_tls_cert_file)"
+                }
+                Some(_) => "",
+            });
+        }
+        self
+    }
+
     /// The member may be the reason: another one may do better.
     pub(crate) fn is_of_member(&self) -> bool {
         matches!(self.kind, Kind::Transport | Kind::Unavailable | Kind::Login)
@@ -64,12 +80,12 @@ impl Failure {
         }
         let advice = if has("UnknownIssuer") {
             "; no certificate in fleet_tls_ca_file has signed the member's"
-        } else if has("NotValidForName") {
+        } else if has("not valid for name") {
             "; the member's certificate is for another name than the URL's"
-        } else if has("CertificateRequired") {
-            "; etcd demands a client certificate (fleet_tls_cert_file)"
-        } else if has("InvalidContentType") {
-            "; the member does not speak TLS on this port (fleet_tls_ca_file is set)"
+        } else if has("received fatal alert") {
+            "; etcd demands a client certificate, or does not accept this one (fleet_tls_cert_file)"
+        } else if has("InvalidContentType") || has("tls handshake eof") {
+            "; the member does not speak TLS on this port, it seems, and fleet_tls_ca_file is set"
         } else if has("no leader") || has("etcdserver: request timed out") {
             "; the etcd cluster has no quorum, or this member is cut off"
         } else if has("database space exceeded") {

@@ -17,7 +17,7 @@ use super::api::RangeRequest;
 use super::client::Client;
 use super::failure::Failure;
 use super::keys::Keys;
-use super::options::EtcdOptions;
+use super::options::{EtcdOptions, EtcdTls};
 use crate::url::EtcdUser;
 
 /// The next member is tried beside one that has not answered for this long.
@@ -27,6 +27,7 @@ const STAGGER: Duration = Duration::from_millis(300);
 pub(crate) struct Members {
     endpoints: Vec<(String, Endpoint)>,
     user: Option<EtcdUser>,
+    tls: Option<EtcdTls>,
     prefix: String,
     request_timeout: Duration,
     /// The place of the endpoint that is tried first.
@@ -59,6 +60,7 @@ impl Members {
         Arc::new(Members {
             endpoints,
             user: options.url.user.clone(),
+            tls: options.tls.clone(),
             prefix: options.url.prefix.clone(),
             request_timeout: options.request_timeout,
             first: AtomicUsize::new(0),
@@ -200,10 +202,12 @@ impl Members {
             return Err((place, "there is no such member".to_owned()));
         };
         let opening = async {
-            let client = Client::open(endpoint, self.user.as_ref()).await?;
+            let client = Client::connect(endpoint).await?;
+            let first = |failure: Failure| failure.of_first_request(self.tls.as_ref());
+            let client = client.log_in(self.user.as_ref()).await.map_err(first)?;
             let (key, range_end) = Keys::new(&self.prefix).range();
             let probe = RangeRequest { key, range_end, limit: 1, keys_only: true, ..RangeRequest::default() };
-            client.range(probe).await?;
+            client.range(probe).await.map_err(first)?;
             Ok(client)
         };
         // So that requests that wait have its words.

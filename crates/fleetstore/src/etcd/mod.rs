@@ -9,10 +9,10 @@ mod options;
 mod requests;
 mod watching;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fleet::{CallId, Event, Request, SessionId};
+use fleet::{CallId, Event, Request};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
@@ -30,8 +30,6 @@ pub(crate) struct Etcd {
     request_timeout: Duration,
     swaps: Semaphore,
     foreign: ForeignKeys,
-    /// That of the last Join or Renew.
-    session: Mutex<Option<SessionId>>,
 }
 
 impl Etcd {
@@ -48,33 +46,17 @@ impl Etcd {
             request_timeout: options.request_timeout,
             swaps: Semaphore::new(MAX_SWAPS),
             foreign: ForeignKeys::default(),
-            session: Mutex::new(None),
         }))
     }
 
-    /// Notes whose requests these are; called in the order of requests.
-    pub(crate) fn note(&self, request: &Request) {
-        if let Request::Join { record, .. } | Request::Renew { record, .. } = request {
-            *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.session);
-        }
-    }
-
-    /// The session that a Leave ends.
-    pub(crate) fn session(&self) -> Option<SessionId> {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Joins with this deadline and so on: the answer.
-    pub(crate) async fn answer(&self, request: Request, session: Option<SessionId>) -> Event {
+    /// The answer to a request other than a watch, within the request timeout.
+    pub(crate) async fn answer(&self, request: Request) -> Event {
         let by = Instant::now() + self.request_timeout;
         let requests = &self.requests;
         let (call, answer) = match request {
             Request::Join { call, record } => (call, requests.join(call, &record, by).await),
             Request::Renew { call, record } => (call, requests.renew(call, &record, by).await),
-            Request::Leave { call } => match session {
-                Some(session) => (call, requests.leave(call, session, by).await),
-                None => (call, Ok(Event::Left { call })),
-            },
+            Request::Leave { call, session } => (call, requests.leave(call, session, by).await),
             Request::Swap { call, name, expected, contents } => {
                 match timeout_at(by, self.swaps.acquire()).await {
                     Ok(_permit) => (call, requests.swap(call, &name, (expected, contents), by).await),

@@ -29,6 +29,14 @@ impl EtcdOptions {
     /// The timeout where no setting says otherwise.
     pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
+    /// Whether certificates and keys can be used; connects to nothing.
+    ///
+    /// # Errors
+    /// [`OptionsError`]: they cannot.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.endpoints().map(drop)
+    }
+
     /// The members, with their labels.
     pub(crate) fn endpoints(&self) -> Result<Vec<(String, Endpoint)>, OptionsError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -109,4 +117,4 @@ impl fmt::Display for OptionsError {
     }
 }
 
-impl std::error::Error for OptionsError {}
+impl Error for OptionsError {}
