@@ -172,7 +172,7 @@ impl Agent {
         let servers = self.counters.look(&mut self.node, now_us);
         self.node.set_load(self.outside.counts.clients(), servers);
         let mut has_changed = false;
-        while self.node.next_allowance(now_us).is_some() {
+        while self.node.next_allowance().is_some() {
             has_changed = true;
         }
         if has_changed {
@@ -189,11 +189,11 @@ impl Agent {
         while let Some(request) = self.node.poll(now_us) {
             self.store.submit(request);
         }
-        if let Some(question) = self.node.backends_question() {
+        if let Some(question) = self.node.backends_question(now_us) {
             (self.outside.command)(&Command::ListBackends { audit: question.audit });
             self.audit = Some(Audit::new(question, self.outside.shards));
         }
-        while self.node.next_allowance(now_us).is_some() {
+        while self.node.next_allowance().is_some() {
             self.is_look_due = true;
         }
     }

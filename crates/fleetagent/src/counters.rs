@@ -122,7 +122,7 @@ impl Look<'_> {
             counter.set_lease(None);
             return;
         }
-        let allowance = self.node.allowance(&name, self.now_us);
+        let allowance = self.node.allowance(&name);
         let lease = Lease { slots: allowance.slots, floor: allowance.floor, until_us: allowance.until_us };
         // From here on no more are taken than that, so that what is counted is what there is at most.
         let open = counter.set_lease(Some(lease));

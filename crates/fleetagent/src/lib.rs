@@ -167,7 +167,12 @@ impl FleetAgent {
     ) -> Result<Option<FleetAgent>, FleetError> {
         let FleetStore::Etcd(_) = &config.global.fleet else { return Ok(None) };
         let options = etcd_options(config, &identity.node)?;
-        let query = BackendQuery::new(config, config.global.fleet_user.clone(), outside.system);
+        let query = BackendQuery::new(
+            config,
+            config.global.fleet_user.clone(),
+            outside.system,
+            Arc::clone(&outside.log),
+        );
         let node_config = NodeConfig {
             id: identity.node.as_str().into(),
             address: identity.address,
@@ -182,7 +187,7 @@ impl FleetAgent {
         let runtime = builder.build().map_err(FleetError::Thread)?;
         let store = {
             let _inside = runtime.enter();
-            fleetstore::Store::etcd(options, query).map_err(FleetError::Options)?
+            fleetstore::Store::etcd(&options, query).map_err(FleetError::Options)?
         };
         let session = SessionId(random(outside.system));
         let agent = Agent::new(node_config, session, from, store, config, outside, inbox, Arc::clone(&rows));

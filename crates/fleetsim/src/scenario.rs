@@ -46,7 +46,10 @@ impl Scenario {
             let database = if kind == BudgetKind::User { String::new() } else { format!("d{at}") };
             let user = if kind == BudgetKind::Database { String::new() } else { format!("u{at}") };
             let most = [4, 8, 16, 40][prng.index(4)];
-            (BudgetName { kind, database: database.into(), user: user.into() }, prng.small(1, most))
+            (
+                BudgetName { kind, database: database.into(), user: user.into(), host: "".into() },
+                prng.small(1, most),
+            )
         };
         Scenario {
             nodes,

@@ -9,6 +9,6 @@ mod etcd;
 mod record;
 mod store;
 
-pub use backends::BackendQuery;
+pub use backends::{BackendQuery, Log};
 pub use etcd::{EtcdOptions, EtcdTls, OptionsError};
 pub use store::Store;

@@ -221,7 +221,8 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 }
 
 /// Undoes percent-encoding; None where two digits are missing behind a `%`, or it is no text.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
+#[must_use]
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {

@@ -51,7 +51,7 @@ pub use choice::{
     QueuePriority, ReadAfterWrite, ReadConsistency, SessionState, SslMode, SyslogFacility,
     TargetSessionAttrs, Threads,
 };
-pub use collector::{Endpoint, Headers, Webhook};
+pub use collector::{Endpoint, Headers, Webhook, percent_decode};
 pub use config::Config;
 pub use database::{DATABASE, Database};
 pub use diff::{Change, changes};

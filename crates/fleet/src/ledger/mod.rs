@@ -310,19 +310,19 @@ impl Ledger {
     }
 }
 
-/// `["slots", kind, database, user]`.
+/// `["slots", kind, database, user, host]`.
 pub(crate) fn object_of(name: &BudgetName) -> ObjectName {
     let kind = match name.kind {
         BudgetKind::Pool => "pool",
         BudgetKind::Database => "database",
         BudgetKind::User => "user",
     };
-    ObjectName(["slots", kind, &name.database, &name.user].map(str::to_owned).to_vec())
+    ObjectName(["slots", kind, &name.database, &name.user, &name.host].map(str::to_owned).to_vec())
 }
 
 /// None: not the name of a budget's object.
 pub(crate) fn budget_of(object: &ObjectName) -> Option<BudgetName> {
-    let [first, kind, database, user] = object.0.as_slice() else { return None };
+    let [first, kind, database, user, host] = object.0.as_slice() else { return None };
     let kind = match kind.as_str() {
         "pool" => BudgetKind::Pool,
         "database" => BudgetKind::Database,
@@ -333,5 +333,6 @@ pub(crate) fn budget_of(object: &ObjectName) -> Option<BudgetName> {
         kind,
         database: database.as_str().into(),
         user: user.as_str().into(),
+        host: host.as_str().into(),
     })
 }
