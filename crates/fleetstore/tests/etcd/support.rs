@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fleet::{CallId, Event, NodeRecord, ObjectName, Request, Revision, SessionId};
-use fleetstore::{BackendQuery, EtcdOptions, EtcdTls, EtcdUrl, Store};
+use fleetstore::{BackendQuery, EtcdOptions, EtcdTls, Store};
+use settings::EtcdUrl;
 use serde_json::{Value, json};
 
 /// The longest wait for a condition.
