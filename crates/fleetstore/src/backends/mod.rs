@@ -1,7 +1,7 @@
 //! The client backends of PostgreSQL servers that count in budgets.
 //!
-//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones, those of other nodes), but never
-//! fewer, with one exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and its kind only to a member of `pg_read_all_stats`.
+//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones), but never fewer, with one
+//! exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and only to a member of `pg_read_all_stats`.
 
 mod plan;
 
@@ -59,7 +59,7 @@ impl BackendQuery {
     /// All servers of a request are asked within this time, or count as not asked.
     pub const LIMIT: Duration = Duration::from_secs(5);
 
-    /// Asks the servers of this configuration as `user` (`fleet_user`); without one as the entry's user, else as `auth_user`. Servers that cannot be asked are written to the log.
+    /// Asks the servers of this configuration as `user` (`fleet_user`); without one as the entry's user, else as `auth_user`. The log says which cannot be asked.
     #[must_use]
     pub fn new(config: &Arc<Config>, user: Option<String>, system: System, log: Log) -> BackendQuery {
         BackendQuery { config: Arc::clone(config), user, system, log, complaints: Arc::default() }
