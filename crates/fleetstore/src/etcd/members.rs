@@ -1,7 +1,7 @@
 //! Which member of the etcd cluster is used.
 //!
-//! Owns that one is found that has a quorum, that another is looked for when it stops answering, and how long that takes. All requests use the same one; a request that may
-//! have been carried out is never sent again.
+//! Owns that one is found that has a quorum, that another is looked for when it stops answering, and how long that takes. All requests use the same one; a request
+//! that may have been carried out is never sent again.
 
 use std::future::Future;
 use std::sync::Arc;
