@@ -1,7 +1,7 @@
 //! The client backends of PostgreSQL servers that count in budgets.
 //!
-//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones), but never fewer, with
-//! one exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and only to a member of `pg_read_all_stats`.
+//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones), but never fewer,
+//! with one exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and only to a member of `pg_read_all_stats`.
 
 mod plan;
 
