@@ -1,7 +1,7 @@
 //! The client backends of PostgreSQL servers that count in budgets.
 //!
-//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones, those of other nodes), but never
-//! fewer, with one exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and its kind only to a member of `pg_read_all_stats`.
+//! Owns what is asked, and that a budget is answered only if all its servers are. More backends than Weir's own may be listed (other programs' ones), but never fewer,
+//! with one exception: PostgreSQL shows a connection that has not logged in yet only from 18 on, and only to a member of `pg_read_all_stats`.
 
 mod plan;
 
@@ -30,7 +30,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(2);
 const MAX_AT_ONCE: usize = 16;
 
 /// All but what certainly is no client's: `backend_type` is hidden from a user that may not see a backend's query. A replication client's backend is a walsender.
-const BACKENDS: &str = "SELECT pid, datname, usename FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+const BACKENDS: &str = "SELECT pid, datname, usename, backend_type IS NULL FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
     AND (backend_type IN ('client backend', 'walsender') OR backend_type IS NULL AND usesysid IS NOT NULL)";
 
 /// Writes to the log.
@@ -51,13 +51,15 @@ struct Activity {
     pid: u32,
     datname: Option<String>,
     usename: Option<String>,
+    /// Its kind is hidden.
+    is_hidden: bool,
 }
 
 impl BackendQuery {
     /// All servers of a request are asked within this time, or count as not asked.
     pub const LIMIT: Duration = Duration::from_secs(5);
 
-    /// Asks the servers of this configuration as `user` (`fleet_user`); without one as the entry's user, else as `auth_user`. Servers that cannot be asked are written to the log.
+    /// Asks the servers of this configuration as `user` (`fleet_user`); without one as the entry's user, else as `auth_user`. The log says which cannot be asked.
     #[must_use]
     pub fn new(config: &Arc<Config>, user: Option<String>, system: System, log: Log) -> BackendQuery {
         BackendQuery { config: Arc::clone(config), user, system, log, complaints: Arc::default() }
@@ -164,7 +166,8 @@ async fn activities(
     let activity = |row: &pgclient::Row| {
         let pid = number(row, 0).and_then(|pid| u32::try_from(pid).ok());
         let pid = pid.ok_or_else(|| Failure::Other("a process id is no number".to_owned()))?;
-        Ok(Activity { pid, datname: text(row, 1), usename: text(row, 2) })
+        let is_hidden = text(row, 3).as_deref() == Some("t");
+        Ok(Activity { pid, datname: text(row, 1), usename: text(row, 2), is_hidden })
     };
     rows.iter().map(activity).collect()
 }
@@ -191,25 +194,31 @@ fn counted(plan: &Plan, answers: &[Result<Vec<Activity>, String>]) -> Vec<(Budge
 /// Writes to the log what cannot be asked, once until it changes.
 fn report(plan: &Plan, answers: &[Result<Vec<Activity>, String>], complaints: &mut Complaints, log: &Log) {
     const KEPT: &str = "slots of nodes that are gone stay counted meanwhile";
+    let mut raise = |about: &str, text: String| {
+        if let Some(text) = complaints.raise(about, text) {
+            log(Record::new(Level::Warning, format!("fleet: {text}")));
+        }
+    };
     for (server, answer) in plan.servers.iter().zip(answers) {
         let label = server.place.label();
         match answer {
-            Ok(_) if complaints.settle(&label) => {
-                log(Record::new(Level::Log, format!("fleet: {label} answers again")));
-            }
+            Ok(found) if found.iter().any(|one| one.is_hidden) => raise(
+                &format!("hidden {label}"),
+                format!(
+                    "{label} hides the kinds of backends, so that some of PostgreSQL's own count as clients; GRANT pg_read_all_stats to the user who asks (fleet_user)"
+                ),
+            ),
             Ok(_) => {}
-            Err(why) => {
-                if let Some(text) =
-                    complaints.raise(&label, format!("{label} cannot be asked: {why}; {KEPT}"))
-                {
-                    log(Record::new(Level::Warning, format!("fleet: {text}")));
-                }
-            }
+            Err(why) => raise(&label, format!("{label} cannot be asked: {why}; {KEPT}")),
         }
     }
     for why in &plan.unasked {
-        if let Some(text) = complaints.raise(why, format!("{why}; {KEPT}")) {
-            log(Record::new(Level::Warning, format!("fleet: {text}")));
+        raise(why, format!("{why}; {KEPT}"));
+    }
+    for (server, _) in plan.servers.iter().zip(answers).filter(|(_, answer)| answer.is_ok()) {
+        let label = server.place.label();
+        if complaints.settle(&label) {
+            log(Record::new(Level::Log, format!("fleet: {label} answers again")));
         }
     }
 }

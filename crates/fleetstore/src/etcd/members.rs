@@ -1,7 +1,7 @@
 //! Which member of the etcd cluster is used.
 //!
-//! Owns that one is found that has a quorum, that another is looked for when it stops answering, and how long that takes. All requests use the same one; a request that may have
-//! been sent is never sent again to another.
+//! Owns that one is found that has a quorum, that another is looked for when it stops answering, and how long that takes. All requests use the same one; a request
+//! that may have been carried out is never sent again.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -111,23 +111,33 @@ impl Members {
     /// The member in use; looks for one if there is none.
     pub(crate) async fn member(self: &Arc<Self>) -> Result<Arc<Member>, String> {
         let mut links = self.link.subscribe();
+        // A failure that was there before is not this request's.
+        self.begin_to_connect(|link| matches!(link, Link::Down | Link::Failed(_)));
+        loop {
+            let link =
+                links.wait_for(|link| !matches!(link, Link::Connecting)).await.map(|link| link.clone());
+            match link {
+                Ok(Link::Up(member)) => return Ok(member),
+                Ok(Link::Failed(why)) => return Err(why.to_string()),
+                // Found, and left again by another request.
+                Ok(Link::Down | Link::Connecting) => self.begin_to_connect(|link| matches!(link, Link::Down)),
+                Err(_) => return Err("there is no connection to etcd".to_owned()),
+            }
+        }
+    }
+
+    fn begin_to_connect(self: &Arc<Self>, is_needed: impl Fn(&Link) -> bool) {
         let begins = self.link.send_if_modified(|link| {
-            let begins = matches!(link, Link::Down | Link::Failed(_));
+            let begins = is_needed(link);
             if begins {
                 *link = Link::Connecting;
             }
             begins
         });
         if begins {
-            let members = Arc::clone(self);
             // For all requests that wait, whichever of them is given up.
-            tokio::spawn(async move { members.connect().await });
-        }
-        let found = links.wait_for(|link| matches!(link, Link::Up(_) | Link::Failed(_))).await;
-        match found.as_deref() {
-            Ok(Link::Up(member)) => Ok(Arc::clone(member)),
-            Ok(Link::Failed(why)) => Err(why.to_string()),
-            Ok(Link::Down | Link::Connecting) | Err(_) => Err("there is no connection to etcd".to_owned()),
+            let members = Arc::clone(self);
+            tokio::spawn(members.connect());
         }
     }
 
@@ -138,7 +148,7 @@ impl Members {
     }
 
     /// A request has failed on a member.
-    pub(crate) fn failed(&self, member: &Arc<Member>, failure: &Failure, answers_before: u64) {
+    fn failed(&self, member: &Arc<Member>, failure: &Failure, answers_before: u64) {
         if failure.is_of_member() {
             self.unanswered(member, answers_before);
         } else {
@@ -149,9 +159,20 @@ impl Members {
     /// A member has not answered a request: another one is looked for, unless it has answered others meanwhile.
     fn unanswered(&self, member: &Arc<Member>, answers_before: u64) {
         if member.answers.load(Relaxed) == answers_before {
-            self.first.store(member.place + 1, Relaxed);
-            self.leave(member);
+            self.prefer_others(member);
         }
+    }
+
+    /// The watch on a member has failed, which says more than that other requests were answered before.
+    pub(crate) fn watch_failed(&self, member: &Arc<Member>, failure: &Failure) {
+        if failure.is_of_member() {
+            self.prefer_others(member);
+        }
+    }
+
+    fn prefer_others(&self, member: &Arc<Member>) {
+        self.first.store(member.place + 1, Relaxed);
+        self.leave(member);
     }
 
     fn leave(&self, member: &Arc<Member>) {

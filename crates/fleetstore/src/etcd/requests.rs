@@ -1,7 +1,7 @@
 //! What requests are in etcd: leases and transactions.
 //!
-//! The lease of a session has an id made of the session's, so that a request needs no answer of an earlier one: a Join that was not answered can be made again, and a process that
-//! takes a session over renews it. A node's record is attached to the lease of its session, and only ever written where it is attached to that lease.
+//! The lease of a session has an id made of the session's, so that a request needs no answer of an earlier one: a Join that was not answered can be made again, and a
+//! process that takes a session over renews it. A node's record is attached to the lease of its session, and only ever written where it is attached to that lease.
 
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +40,7 @@ impl Requests {
         Requests { members, keys, node, lease_s, written: Mutex::new(None) }
     }
 
-    /// The answer, or why there is none; with that, the key where something is that is no record of a node's.
+    /// Creates the lease and the record, unless the id is taken.
     pub(crate) async fn join(&self, call: CallId, record: &NodeRecord, by: Instant) -> Result<Event, String> {
         self.set_written(None);
         let joined =

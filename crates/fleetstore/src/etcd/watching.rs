@@ -70,7 +70,10 @@ impl Watching<'_> {
             Err(why) => return why,
         };
         tokio::select! {
-            failure = self.follow(&member) => members.words(member.label(), &failure),
+            failure = self.follow(&member) => {
+                members.watch_failed(&member, &failure);
+                members.words(member.label(), &failure)
+            }
             () = members.left(&member) => format!("{}: requests are not answered", member.label()),
         }
     }

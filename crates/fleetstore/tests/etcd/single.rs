@@ -80,6 +80,18 @@ fn a_node_that_does_not_renew_expires() {
 }
 
 #[test]
+fn the_lease_that_etcd_grants_counts_not_the_one_that_was_wished() {
+    run(async {
+        // The shortest lease of such an etcd is one and a half elections: 5 s.
+        let etcd = Cluster::start(1, &["--heartbeat-interval=200", "--election-timeout=3000"]).await;
+        let mut a = etcd.fleet("a");
+        for event in [a.join(1).await, a.join(1).await, a.renew(1).await] {
+            assert!(matches!(event, Event::Renewed { lease_us: 5_000_000, .. }), "{event:?}");
+        }
+    });
+}
+
+#[test]
 fn objects_are_written_by_compare_and_swap_only() {
     run(async {
         let etcd = Cluster::start(1, &[]).await;
