@@ -486,7 +486,8 @@ impl World {
             }
             self.go_on(number);
             let is_last = number + 1 == self.scenario.nodes && !self.processes.iter().any(Process::stays);
-            if self.process_of(number).is_none() && (is_last || self.prng.percent(50)) {
+            let is_up = self.process_of(number).is_some_and(|process| self.processes[process].stays());
+            if !is_up && (is_last || self.prng.percent(50)) {
                 self.start(number);
             }
             for budget in 0..self.scenario.budgets.len() {

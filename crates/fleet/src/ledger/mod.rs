@@ -77,7 +77,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(name: BudgetName, object: ObjectName, is_resumed: bool, is_sure: bool) -> Ledger {
+    pub(crate) fn new(
+        name: BudgetName,
+        object: ObjectName,
+        version: u64,
+        is_resumed: bool,
+        is_sure: bool,
+    ) -> Ledger {
         Ledger {
             name,
             object,
@@ -101,7 +107,7 @@ impl Ledger {
             is_sure,
             slots: 0,
             leased: 0,
-            version: 1,
+            version,
             published: None,
         }
     }
@@ -138,7 +144,8 @@ impl Ledger {
 
     /// Whether nothing is lost with it.
     pub(crate) fn is_blank(&self) -> bool {
-        let is_idle = self.swap.is_none() && self.unresolved.is_none() && self.usage.open == 0;
+        let is_unused = self.usage.open == 0 && matches!(self.excess, 0 | u32::MAX);
+        let is_idle = self.swap.is_none() && self.unresolved.is_none() && is_unused;
         self.config.is_none() && self.entries.is_empty() && self.foreign.is_none() && is_idle
     }
 
