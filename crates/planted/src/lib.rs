@@ -1,7 +1,7 @@
-//! The switch of the planted bugs, which the simulator (`crates/sim/canaries.sh`) and the model test of the event loops
-//! (`crates/driver/canaries.sh`) must find.
+//! The switch of the planted bugs, which the simulator (`crates/sim/canaries.sh`), the simulator of fleets (`crates/fleetsim/canaries.sh`) and the
+//! model test of the event loops (`crates/driver/canaries.sh`) must find.
 //!
-//! No source of the product has a planted bug. The patches in `crates/sim/bugs` and `crates/driver/bugs` (`loop_…`) each
+//! No source of the product has a planted bug. The patches in `crates/sim/bugs`, `crates/fleetsim/bugs` (`fleet_…`) and `crates/driver/bugs` (`loop_…`) each
 //! add one at a real decision; a canary run applies all of them to a copy of the sources and builds that once, with
 //! `--cfg weir_bugs`. There `bug!("name")` is whether that bug is switched on; everywhere else it is a constant `false`.
 #![forbid(unsafe_code)]
