@@ -177,7 +177,7 @@ impl World {
                 usages.push((budget, usage));
             }
         }
-        let at_us = self.now_us + self.prng.between(0, 10 * MS);
+        let at_us = self.now_us + self.prng.between(0, self.scenario.usage_us);
         self.queue.push(at_us, Action::GiveUsage { process, usages });
     }
 
