@@ -24,7 +24,6 @@ pub const BUGS: &[&str] = &[
     "fleet_reports_of_before",
     "fleet_session_goes_on",
     "fleet_slots_of_former_process",
-    "fleet_takeover_unclaimed",
     "fleet_unanswered_forgotten",
     "fleet_uncovered_reported",
     "fleet_used_before_swapped",
