@@ -40,6 +40,7 @@ pub(crate) struct Ledgers {
     is_sure: bool,
     is_stale: bool,
     unconfigured: usize,
+    created: u64,
 }
 
 impl Ledgers {
@@ -109,9 +110,12 @@ impl Ledgers {
         if at.0 == self.slots.len() {
             self.slots.push(None);
         }
+        // No version is used twice for one name.
+        self.created += 1;
+        let version = self.created << 32;
         self.by_name.insert(name.clone(), at);
         self.by_object.insert(object.clone(), at);
-        let ledger = Ledger::new(name, object, self.is_resumed, self.is_sure);
+        let ledger = Ledger::new(name, object, version, self.is_resumed, self.is_sure);
         if let Some(place) = self.slots.get_mut(at.0) {
             *place = Some(Slot { ledger, is_dirty: false, is_changed: false, wake_us: None });
         }
@@ -208,6 +212,7 @@ impl Ledgers {
                 ledger.after_snapshot(present.contains(&at));
             }
         }
+        self.is_resumed = false;
         self.touch_all();
     }
 

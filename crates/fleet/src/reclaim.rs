@@ -30,6 +30,8 @@ use crate::text::Entry;
 
 /// From the moment when an orphan is seen to the first round, and between rounds.
 const PAUSE_US: u64 = 1_000_000;
+/// While there are orphans for which it is too early.
+const LOOK_US: u64 = 250_000;
 /// Between rounds that changed nothing, at most.
 const LONGEST_PAUSE_US: u64 = 8_000_000;
 /// A node whose id is the second waits for so long more than the first, and so on.
@@ -108,21 +110,9 @@ impl Reclaim {
         self.plans.clear();
     }
 
-    pub(crate) fn deadline_us(
-        &self,
-        ledgers: &Ledgers,
-        reports: &Reports,
-        context: &Context<'_>,
-        lease_us: u64,
-    ) -> Option<u64> {
+    pub(crate) fn deadline_us(&self, ledgers: &Ledgers, reports: &Reports) -> Option<u64> {
         match &self.round {
-            Round::Idle => {
-                let due = ledgers
-                    .orphaned()
-                    .iter()
-                    .map(|(at, since)| self.due_us(ledgers, context, *at, *since, lease_us));
-                due.min().map(|due_us| due_us.max(self.next_us))
-            }
+            Round::Idle => (!ledgers.orphaned().is_empty()).then_some(self.next_us),
             Round::Calling { until_us, .. } => {
                 Some(reports.call_due_us().map_or(*until_us, |due_us| due_us.min(*until_us)))
             }
@@ -205,6 +195,7 @@ impl Reclaim {
             }
         }
         if budgets.is_empty() {
+            self.next_us = context.now_us + LOOK_US;
             return None;
         }
         let (call, names) = (next_call(), budgets.iter().map(|listed| listed.name.clone()).collect());

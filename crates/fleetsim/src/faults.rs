@@ -46,6 +46,12 @@ pub(crate) enum Fault {
         budget: usize,
         limit: u32,
     },
+    /// A node has no pool any more that counts in the budget, or has one again.
+    Pools {
+        node: usize,
+        budget: usize,
+        has: bool,
+    },
     Foreign {
         budget: usize,
         for_us: u64,
@@ -69,7 +75,7 @@ pub(crate) fn schedule(scenario: &Scenario, prng: &mut Prng, queue: &mut Queue) 
             }
         };
         let end_us = at_us + for_us;
-        match prng.below(16) {
+        match prng.below(17) {
             0..=2 => {
                 fault(at_us, Fault::Cut { node, is_cut: true });
                 fault(end_us, Fault::Cut { node, is_cut: false });
@@ -96,6 +102,11 @@ pub(crate) fn schedule(scenario: &Scenario, prng: &mut Prng, queue: &mut Queue) 
             14 => {
                 let budget = prng.index(scenario.budgets.len());
                 fault(at_us, Fault::Foreign { budget, for_us });
+            }
+            15 => {
+                let budget = prng.index(scenario.budgets.len());
+                fault(at_us, Fault::Pools { node, budget, has: false });
+                fault(end_us, Fault::Pools { node, budget, has: true });
             }
             _ => {
                 fault(at_us, Fault::Unlistable { is_on: true });

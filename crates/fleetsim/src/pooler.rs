@@ -177,7 +177,7 @@ impl World {
                 usages.push((budget, usage));
             }
         }
-        let at_us = self.now_us + self.prng.between(0, 10 * MS);
+        let at_us = self.now_us + self.prng.between(0, self.scenario.usage_us);
         self.queue.push(at_us, Action::GiveUsage { process, usages });
     }
 
@@ -199,7 +199,8 @@ impl World {
             |process: &crate::process::Process| process.number == number && process.state != State::Gone;
         let Some(process) = self.processes.iter().position(is_it) else { return };
         if !self.processes[process].is_leaving {
-            self.processes[process].pools[budget].demand = clients;
+            let has_pools = self.has_pools[number][budget];
+            self.processes[process].pools[budget].demand = if has_pools { clients } else { 0 };
             self.step_pool(process, budget);
         }
     }

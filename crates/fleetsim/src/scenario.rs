@@ -28,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) lossy: u64,
     /// Of a login, at most.
     pub(crate) login_us: u64,
+    /// From the reading of the usage to its report, at most.
+    pub(crate) usage_us: u64,
     /// Limits differ between nodes for a while.
     pub(crate) has_limits: bool,
     /// Killed nodes' queries may go on.
@@ -63,6 +65,7 @@ impl Scenario {
             latency_us: if prng.percent(15) { 400 * MS } else { prng.between(1, 20) * MS },
             lossy: if prng.percent(30) { prng.between(1, 15) } else { 0 },
             login_us: prng.between(1, 300) * MS,
+            usage_us: if prng.percent(25) { 400 * MS } else { 10 * MS },
             has_limits: prng.percent(15),
             has_survivors: prng.percent(70),
         }

@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) demand: Vec<Vec<u32>>,
     /// Limits, by node and budget.
     limits: Vec<Vec<u32>>,
+    /// Whether the node has pools that count in the budget, by node and budget.
+    pub(crate) has_pools: Vec<Vec<bool>>,
     /// The largest parts of each budget by any configuration.
     pub(crate) most: Vec<Division>,
     clocks: Vec<Clock>,
@@ -119,6 +121,7 @@ impl World {
             is_unlistable: false,
             lossy: scenario.lossy,
             demand: vec![vec![0; limits.len()]; processes],
+            has_pools: vec![vec![true; limits.len()]; processes],
             limits: vec![limits; processes],
             most,
             clocks,
@@ -267,7 +270,8 @@ impl World {
 
     fn budgets(&self, number: usize) -> Vec<(fleet::BudgetName, u32)> {
         let names = self.scenario.budgets.iter().map(|(name, _)| name.clone());
-        names.zip(self.limits[number].iter().copied()).collect()
+        let budgets = names.zip(self.limits[number].iter().copied()).zip(&self.has_pools[number]);
+        budgets.filter(|(_, has)| **has).map(|(budget, _)| budget).collect()
     }
 
     /// The process of a node, if one runs.
@@ -291,11 +295,10 @@ impl World {
 
     fn add(&mut self, number: usize, mut node: Node) -> usize {
         let clock = self.clocks[number];
-        let budgets = self.budgets(number);
-        node.set_budgets(&budgets, clock.shows(self.now_us));
-        let pools = budgets.into_iter().enumerate().map(|(budget, (name, _))| {
-            let mut pool = Pool::new(name);
-            pool.demand = self.demand[number][budget];
+        node.set_budgets(&self.budgets(number), clock.shows(self.now_us));
+        let pools = self.scenario.budgets.iter().enumerate().map(|(budget, (name, _))| {
+            let mut pool = Pool::new(name.clone());
+            pool.demand = if self.has_pools[number][budget] { self.demand[number][budget] } else { 0 };
             pool
         });
         let process = Process {
@@ -363,6 +366,7 @@ impl World {
             Fault::WatchLost { node } => self.break_watch_of(node, 10 * MS),
             Fault::WatchStalls { node } => self.break_watch_of(node, 6 * SECOND),
             Fault::Limit { node, budget, limit } => self.set_limit(node, budget, limit),
+            Fault::Pools { node, budget, has } => self.set_pools(node, budget, has),
             Fault::Foreign { budget, for_us } => self.open_foreign(budget, for_us),
             Fault::Unlistable { is_on } => self.is_unlistable = is_on,
             Fault::Stop { node } => {
@@ -394,6 +398,16 @@ impl World {
         let most = &mut self.most[budget];
         most.floor = most.floor.max(division.floor);
         most.shared = most.shared.max(division.shared);
+        self.reload(number);
+    }
+
+    fn set_pools(&mut self, number: usize, budget: usize, has: bool) {
+        self.has_pools[number][budget] = has;
+        self.reload(number);
+        self.demand(number, budget, self.demand[number][budget]);
+    }
+
+    fn reload(&mut self, number: usize) {
         if let Some(process) = self.process_of(number) {
             let budgets = self.budgets(number);
             let clock_us = self.processes[process].clock.shows(self.now_us);
@@ -483,10 +497,12 @@ impl World {
         for number in 0..self.scenario.nodes {
             for budget in 0..self.scenario.budgets.len() {
                 self.set_limit(number, budget, self.scenario.budgets[budget].1);
+                self.set_pools(number, budget, true);
             }
             self.go_on(number);
             let is_last = number + 1 == self.scenario.nodes && !self.processes.iter().any(Process::stays);
-            if self.process_of(number).is_none() && (is_last || self.prng.percent(50)) {
+            let is_up = self.process_of(number).is_some_and(|process| self.processes[process].stays());
+            if !is_up && (is_last || self.prng.percent(50)) {
                 self.start(number);
             }
             for budget in 0..self.scenario.budgets.len() {

@@ -41,6 +41,8 @@ pub(crate) struct Ledger {
 
     /// The highest revision heard of.
     seen: Revision,
+    /// The highest that the watch has shown: it may still show those up to `seen`, which are known.
+    shown: Revision,
     /// What the next swap expects: `seen`, or ABSENT.
     expected: Revision,
     entries: Vec<Entry>,
@@ -77,13 +79,20 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(name: BudgetName, object: ObjectName, is_resumed: bool, is_sure: bool) -> Ledger {
+    pub(crate) fn new(
+        name: BudgetName,
+        object: ObjectName,
+        version: u64,
+        is_resumed: bool,
+        is_sure: bool,
+    ) -> Ledger {
         Ledger {
             name,
             object,
             config: None,
             floor: 0,
             seen: Revision::ABSENT,
+            shown: Revision::ABSENT,
             expected: Revision::ABSENT,
             entries: Vec::new(),
             foreign: None,
@@ -101,7 +110,7 @@ impl Ledger {
             is_sure,
             slots: 0,
             leased: 0,
-            version: 1,
+            version,
             published: None,
         }
     }
@@ -109,8 +118,10 @@ impl Ledger {
     pub(crate) fn configure(&mut self, division: Option<Division>) {
         self.config = division;
         if let Some(division) = division {
-            // What the former floor covered is excess now.
-            self.excess = self.excess.saturating_add(self.floor.saturating_sub(division.floor));
+            // At most `floor + excess` connections are open. What is not known stays so.
+            if self.excess != u32::MAX {
+                self.excess = self.floor.saturating_add(self.excess).saturating_sub(division.floor);
+            }
             self.floor = division.floor;
         }
         self.set_leased(self.leased);
@@ -136,10 +147,12 @@ impl Ledger {
         self.swap.is_some()
     }
 
-    /// Whether nothing is lost with it.
+    /// Whether nothing is lost with it. If the watch still has revisions to show that are known already, they would be taken for news later.
     pub(crate) fn is_blank(&self) -> bool {
-        let is_idle = self.swap.is_none() && self.unresolved.is_none() && self.usage.open == 0;
-        self.config.is_none() && self.entries.is_empty() && self.foreign.is_none() && is_idle
+        let is_unused = self.usage.open == 0 && matches!(self.excess, 0 | u32::MAX);
+        let is_idle = self.swap.is_none() && self.unresolved.is_none() && is_unused;
+        let is_known = self.shown >= self.seen && self.foreign.is_none();
+        self.config.is_none() && self.entries.is_empty() && is_known && is_idle
     }
 
     /// What the pooler may open, but for the time.
@@ -228,6 +241,7 @@ impl Ledger {
 impl Ledger {
     /// An object as the watch shows it; false if that is not new.
     pub(crate) fn heard(&mut self, revision: Revision, contents: Option<&[u8]>) -> bool {
+        self.shown = self.shown.max(revision);
         if revision <= self.seen {
             return false;
         }
@@ -244,8 +258,11 @@ impl Ledger {
     /// A snapshot that was asked for after [`Ledger::before_snapshot`] has been read; what it has of this object has been heard.
     pub(crate) fn after_snapshot(&mut self, is_present: bool) {
         self.stale_until_us = None;
-        if !is_present && !self.is_newer_than_snapshot && self.expected != Revision::ABSENT {
-            self.learn(Revision::ABSENT, None);
+        if !is_present && !self.is_newer_than_snapshot {
+            self.shown = self.seen;
+            if self.expected != Revision::ABSENT {
+                self.learn(Revision::ABSENT, None);
+            }
         }
     }
 

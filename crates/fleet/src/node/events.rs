@@ -7,6 +7,7 @@ use crate::ledger::Context;
 use crate::ledgers::Index;
 use crate::membership::Turn;
 use crate::store::{CallId, Event, NodeId, NodeRecord, Object};
+use crate::text::Entry;
 
 /// A swap met a change that the watch does not show: everything is read again after this.
 const STALE_US: u64 = 3_000_000;
@@ -113,13 +114,13 @@ impl Node {
         }
     }
 
-    /// The budgets in which a node has entries are looked at again.
+    /// The budgets in which a node has entries, and those in which nodes that are gone have some, are looked at again.
     fn touch_entries_of(&mut self, id: &NodeId, now_us: u64) {
         for at in self.ledgers.indexes() {
-            let has_entry =
-                |ledger: &crate::ledger::Ledger| ledger.entries().iter().any(|entry| entry.node == *id);
-            if self.ledgers.get(at).is_some_and(has_entry) {
-                self.ledgers.note_orphans(at, &context!(self, now_us));
+            let context = context!(self, now_us);
+            let is_concerned = |entry: &Entry| entry.node == *id || context.is_orphan(entry);
+            if self.ledgers.get(at).is_some_and(|ledger| ledger.entries().iter().any(is_concerned)) {
+                self.ledgers.note_orphans(at, &context);
                 self.ledgers.touch(at);
             }
         }

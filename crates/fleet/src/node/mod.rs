@@ -180,14 +180,14 @@ impl Node {
             deadlines[2] = self.watch.deadline_us();
         }
         if context.can_swap {
-            deadlines[3] =
-                self.reclaim.deadline_us(&self.ledgers, &self.reports, &context, self.membership.lease_us());
+            deadlines[3] = self.reclaim.deadline_us(&self.ledgers, &self.reports);
             deadlines[4] = self.reports.deadline_us(&context);
         }
         deadlines.into_iter().flatten().min()
     }
 
-    /// The limits of the budgets that this node has pools of: all of them. Those that are not among them any more are given back.
+    /// The limits of the budgets that this node has pools of: all of them. Those that are not among them any more are given back, as far as [`Node::set_usage`] shows
+    /// that their connections are closed.
     pub fn set_budgets(&mut self, budgets: &[(BudgetName, u32)], _now_us: u64) {
         self.limits = budgets.iter().cloned().collect();
         self.divide();
