@@ -13,7 +13,12 @@ const LEASE_US: u64 = 10_000_000;
 const SECOND: u64 = 1_000_000;
 
 fn pool(at: usize) -> BudgetName {
-    BudgetName { kind: BudgetKind::Pool, database: format!("d{at}").into(), user: "u".into() }
+    BudgetName {
+        kind: BudgetKind::Pool,
+        database: format!("d{at}").into(),
+        user: "u".into(),
+        host: "".into(),
+    }
 }
 
 fn slots_object(name: &BudgetName) -> ObjectName {

@@ -29,8 +29,14 @@ const STEP_LIMIT: Duration = Duration::from_secs(2);
 /// Servers that are asked at once.
 const MAX_AT_ONCE: usize = 16;
 
-/// All but what certainly is no client's: `backend_type` is hidden from a user that may not see a backend's query. A replication client's backend is a walsender.
-const BACKENDS: &str = "SELECT pid, datname, usename, backend_type IS NULL FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+/// All but what certainly is no client's: `backend_type` is hidden from a user that may not see a backend's query. A replication client's backend is a walsender,
+/// of no database where it replicates all of them; so is, to such a user, the launcher of logical replication, one on each primary, as the first superuser's.
+const BACKENDS: &str = "SELECT pid, datname, usename, backend_type IS NULL FROM ( \
+    SELECT pid, datname, usename, usesysid, backend_type, \
+        may_be_launcher AND current_setting('max_logical_replication_workers') <> '0' AND NOT pg_is_in_recovery() \
+            AND row_number() OVER (PARTITION BY may_be_launcher ORDER BY pid) = 1 AS is_launcher \
+    FROM (SELECT *, backend_type IS NULL AND datid IS NULL AND usesysid = 10 AS may_be_launcher FROM pg_stat_activity) AS activity \
+    ) AS marked WHERE pid <> pg_backend_pid() AND is_launcher IS NOT TRUE \
     AND (backend_type IN ('client backend', 'walsender') OR backend_type IS NULL AND usesysid IS NOT NULL)";
 
 /// Writes to the log.

@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn budget(kind: BudgetKind, database: &str, user: &str) -> BudgetName {
-        BudgetName { kind, database: database.into(), user: user.into() }
+        BudgetName { kind, database: database.into(), user: user.into(), host: "".into() }
     }
 
     fn plan(databases: &str, user: Option<&str>, budget: BudgetName) -> Plan {

@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fleet::{Event, Request, Revision, SessionId};
 use fleetstore::{EtcdOptions, EtcdTls};
-use settings::EtcdUrl;
 use serde_json::json;
+use settings::EtcdUrl;
 
 use crate::support::{Certificates, Cluster, Fleet, Member, TempDir, run};
 

@@ -13,8 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fleet::{CallId, Event, NodeRecord, ObjectName, Request, Revision, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls, Store};
-use settings::EtcdUrl;
 use serde_json::{Value, json};
+use settings::EtcdUrl;
 
 /// The longest wait for a condition.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -72,9 +72,12 @@ fn backend(core: &Core, conn: &Conn) -> Option<BackendRow> {
     })
 }
 
-/// The server as its entry names it: `host:port`, or the path of its socket.
+/// The server as its entry names it: `host:port`, an IPv6 address in brackets, or the path of its socket.
 fn label(target: &Target) -> Arc<str> {
     match target {
+        Target::Inet { host, port } | Target::Near { host, port, .. } if host.contains(':') => {
+            format!("[{host}]:{port}").into()
+        }
         Target::Inet { host, port } | Target::Near { host, port, .. } => format!("{host}:{port}").into(),
         Target::Unix { path } => Arc::clone(path),
     }
