@@ -17,7 +17,7 @@ use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
     TakeoverFault,
 };
-use fleetagent::{Contact, FleetAgent, FleetError, Identity, Inbox};
+use fleetagent::{Contact, FleetAgent, FleetError};
 use messages::{Command, Report};
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
@@ -30,6 +30,7 @@ use waitsampling::WaitSampling;
 use crate::cli::Options;
 use crate::control_loop::ControlLoop;
 use crate::files::Source;
+use crate::fleet;
 use crate::logging::Logger;
 use crate::panel_thread;
 use crate::panics;
@@ -233,12 +234,7 @@ fn start(
         Threads::Auto => process::processors(),
         Threads::Count(count) => u16::try_from(count).unwrap_or(u16::MAX),
     };
-    for refusal in listeners.refused() {
-        logger.write(&Record::new(Level::Warning, refusal));
-    }
-    for name in listeners.names() {
-        logger.write(&Record::new(Level::Log, format!("listening on {name}")));
-    }
+    log_listeners(&listeners, logger);
     let (contact, inbox) = fleetagent::contact();
     let plan = Plan {
         config: Arc::clone(&config),
@@ -274,7 +270,7 @@ fn start(
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let wait_sampling = sample_waits(&config, &engine, logger);
     let note = predecessor.as_ref().map_or("", |old| &old.note);
-    let fleet = take_part_in_fleet(&config, &engine, (contact, inbox), shards, note, logger)?;
+    let fleet = fleet::take_part(&config, &engine, (contact, inbox), shards, note, logger)?;
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -292,6 +288,15 @@ fn start(
     control_loop.take_part_in_fleet(fleet);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
+}
+
+fn log_listeners(listeners: &Listeners, logger: &Logger) {
+    for refusal in listeners.refused() {
+        logger.write(&Record::new(Level::Warning, refusal));
+    }
+    for name in listeners.names() {
+        logger.write(&Record::new(Level::Log, format!("listening on {name}")));
+    }
 }
 
 pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
@@ -329,38 +334,6 @@ fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> 
     let system = pgclient::System { fill_random: process::fill_random };
     let tell = Arc::new(move |sample| tell(&Command::ServerWaits(sample)));
     WaitSampling::start(config, tell, writer(logger), system)
-}
-
-/// The thread of a node of the fleet, if the process is one.
-fn take_part_in_fleet(
-    config: &Arc<Config>,
-    engine: &Engine,
-    contact: (Contact, Inbox),
-    shards: u16,
-    note: &str,
-    logger: &Arc<Logger>,
-) -> Result<Option<FleetAgent>, BootError> {
-    if !config.global.fleet.is_some() {
-        return Ok(None);
-    }
-    let host = process::host_name();
-    let node = config.global.fleet_node.clone().unwrap_or_else(|| host.clone());
-    if !settings::is_node_id(&node) {
-        return Err(BootError::NodeName(host));
-    }
-    let address = format!("{host}:{}", config.global.listen_port);
-    let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
-    let outside = fleetagent::Outside {
-        counts: engine.fleet_counts(),
-        command: Arc::new(engine.broadcaster()),
-        shards,
-        log: writer(logger),
-        monotonic_us: process::monotonic_us,
-        wall_s: process::wall_s,
-        system: pgclient::System { fill_random: process::fill_random },
-    };
-    FleetAgent::start(config, identity, contact, outside, fleetagent::from_note(note))
-        .map_err(BootError::Fleet)
 }
 
 /// Reports go to the control thread, but for those that the fleet thread has asked for.

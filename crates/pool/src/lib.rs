@@ -81,6 +81,5 @@ pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition};
 pub use share_out::share_out;
-pub use shares::{Budget, PoolShare, Sharing};
-pub use sharing::TENURE_US;
+pub use shares::{Budget, PoolShare, Sharing, TENURE_US};
 pub use slots::{Full, Lease, SlotCounter};

@@ -6,6 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+/// A server that was idle for so long is not needed by its pool; what was opened is kept for as long at least, as it has cost a login.
+pub const TENURE_US: u64 = 1_000_000;
+
 /// An allowance that is none.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
 

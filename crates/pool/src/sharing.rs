@@ -2,11 +2,8 @@
 //!
 //! Owns when clients that wait are a claim on what others have. The division is [`crate::share_out`].
 
-use crate::shares::ShareReport;
+use crate::shares::{ShareReport, TENURE_US};
 use crate::{Budget, Pool, SlotCounter};
-
-/// A server that was idle for so long is not needed by its pool; what was opened is kept for as long at least, as it has cost a login.
-pub const TENURE_US: u64 = 1_000_000;
 
 /// A pool claims more when so many looks in a row have found clients waiting.
 const LOOKS: u8 = 2;

@@ -11,6 +11,7 @@ mod config;
 mod connstr;
 mod database;
 mod diff;
+mod etcd_url;
 mod files;
 mod finding;
 mod fleet;
@@ -26,6 +27,7 @@ mod members;
 mod network;
 mod peer;
 mod per_host;
+mod percent;
 mod pool_size;
 mod pools;
 mod pools_text;
@@ -51,18 +53,20 @@ pub use choice::{
     QueuePriority, ReadAfterWrite, ReadConsistency, SessionState, SslMode, SyslogFacility,
     TargetSessionAttrs, Threads,
 };
-pub use collector::{Endpoint, Headers, Webhook, percent_decode};
+pub use collector::{Endpoint, Headers, Webhook};
 pub use config::Config;
 pub use database::{DATABASE, Database};
 pub use diff::{Change, changes};
+pub use etcd_url::{EtcdEndpoint, EtcdUrl, EtcdUrlError, EtcdUser};
 pub use files::Files;
 pub use finding::{Finding, Origin, Severity};
-pub use fleet::{EtcdEndpoint, EtcdUrl, EtcdUrlError, EtcdUser, FleetStore, is_node_id};
+pub use fleet::{FleetStore, is_node_id};
 pub use global::{GLOBAL, Global};
 pub use identifier::truncate_identifier;
 pub use manual::{manual_rows, sample_ini};
 pub use peer::{PEER, Peer};
 pub use per_host::{PerHost, Ports, Weights};
+pub use percent::percent_decode;
 pub use pool_size::{PoolSize, SizeBounds};
 pub use pools::{read_pools, with_pools};
 pub use pools_text::{LineChange, PoolsText};

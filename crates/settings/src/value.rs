@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::fleet::EtcdUrlError;
+use crate::etcd_url::EtcdUrlError;
 
 /// Reads and shows one shape of value.
 pub(crate) trait Codec {
