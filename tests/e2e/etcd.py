@@ -4,6 +4,7 @@ import base64
 import json
 import shutil
 import signal
+import ssl
 import urllib.request
 
 import host
@@ -12,10 +13,11 @@ ETCD = shutil.which("etcd")
 
 
 class Etcd:
-    """A cluster of so many members; `ports` are those for clients."""
+    """A cluster of so many members; `ports` are those for clients. `authority`: they speak TLS with its server's certificate, and want one of it."""
 
-    def __init__(self, scratch, members=1):
+    def __init__(self, scratch, members=1, authority=None):
         self.directory = host.new_directory(scratch, "etcd")
+        self.authority, self.scheme = authority, "https" if authority else "http"
         self.names = [f"m{number}" for number in range(members)]
         self.ports = [host.free_port() for _ in self.names]
         self.peers = {name: f"http://127.0.0.1:{host.free_port()}" for name in self.names}
@@ -26,11 +28,15 @@ class Etcd:
         host.eventually(self.is_healthy, timeout=60)
 
     def start(self, name):
-        client, peer = f"http://127.0.0.1:{self.ports[self.names.index(name)]}", self.peers[name]
+        client, peer = f"{self.scheme}://127.0.0.1:{self.ports[self.names.index(name)]}", self.peers[name]
         urls = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
         members = ",".join(f"{one}={url}" for one, url in self.peers.items())
         cluster = ["--initial-advertise-peer-urls", peer, "--initial-cluster", members]
         command = [ETCD, "--name", name, "--data-dir", self.data[name], *urls, *cluster]
+        if self.authority:
+            server = self.authority.server
+            files = {"cert-file": server.cert, "key-file": server.key, "trusted-ca-file": self.authority.cert}
+            command += ["--client-cert-auth", *(f"--{option}={path}" for option, path in files.items())]
         with open(self.directory / f"{name}.log", "ab") as log:
             self.processes[name] = host.start(command, cwd=self.directory, stdout=log, stderr=log)
 
@@ -46,9 +52,16 @@ class Etcd:
             return False
 
     def ask(self, path, **what):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[0]}{path}", json.dumps(what).encode(), method="POST")
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        request = urllib.request.Request(f"{self.scheme}://127.0.0.1:{self.ports[0]}{path}", json.dumps(what).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=5, context=self._context()) as answer:
             return json.load(answer)
+
+    def _context(self):
+        if not self.authority:
+            return None
+        context = ssl.create_default_context(cafile=self.authority.cert)
+        context.load_cert_chain(self.authority.alice.cert, self.authority.alice.key)
+        return context
 
     def put(self, key, value):
         self.ask("/v3/kv/put", key=_encoded(key), value=_encoded(value))

@@ -263,6 +263,21 @@ def test_a_takeover_goes_on_as_the_same_node(fleet):
     assert not [row for row in other.console("SHOW FLEET_BUDGETS") if row["orphaned"]]
 
 
+def test_the_store_is_reached_by_tls_with_a_certificate(weir, pg, scratch, authorities):
+    authority = authorities[3]
+    store = etcd.Etcd(scratch, authority=authority)
+    fleet = Fleet(weir, pg, store)
+    files = {"fleet_tls_ca_file": authority.cert, "fleet_tls_cert_file": authority.alice.cert, "fleet_tls_key_file": authority.alice.key}
+    fleet.start("a", **files)
+    fleet.joined("a")
+    without = fleet.start("b", fleet_tls_ca_file=authority.cert)
+    host.eventually(lambda: states(without) == {"b": "alone"}, timeout=20)
+    detail = without.console("SHOW FLEET")[0]["detail"]
+    assert "certificate" in detail and "127.0.0.1" in detail, detail
+    assert without.connect().execute("select 1").fetchone() == (1,), "its floor does not need the store"
+    store.stop()
+
+
 def test_at_rest_the_store_is_not_written(fleet, store):
     nodes = [fleet.start("a"), fleet.start("b")]
     fleet.joined("a", "b")
