@@ -118,6 +118,8 @@ impl Ledger {
 
     pub(crate) fn configure(&mut self, division: Option<Division>) {
         self.config = division;
+        // The excess is another one with another floor: a usage that was read before says too little of it.
+        self.version += 1;
         if let Some(division) = division {
             // At most `floor + excess` connections are open. What is not known stays so.
             if self.excess != u32::MAX {
@@ -229,7 +231,7 @@ impl Ledger {
         let shared = self.config.map_or(0, |division| division.shared);
         let leased = usable.min(shared).min(self.limit_to.unwrap_or(u32::MAX));
         let slots = self.own_floor() + leased;
-        if slots < self.slots {
+        if slots < self.slots || leased < self.leased {
             self.version += 1;
         }
         self.slots = slots;
