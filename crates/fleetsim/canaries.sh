@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 
 seeds=0..10000000
 cpu_seconds=60
-seconds=150 # at most, on a machine that is busy
+seconds=300 # at most, on a machine that is busy
 targets="${CANARY_TARGET_DIR:-${CARGO_TARGET_DIR:-target}/canaries}"
 
 . crates/planted/plant.sh

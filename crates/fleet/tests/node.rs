@@ -442,3 +442,35 @@ fn a_node_that_leaves_waits_for_its_connections() {
     assert_eq!(bench.node.status(bench.now_us).state, NodeState::Left);
     assert!(bench.records.is_empty());
 }
+
+#[test]
+fn a_late_watch_does_not_bring_back_what_is_known_to_be_removed() {
+    let mut bench = Bench::with_budget(10, 2);
+    // The watch shows nothing for a while.
+    let watch = bench.watch.take().unwrap();
+    bench.use_slots(1, 4);
+    assert_eq!(bench.allowance().slots, 5);
+    let contents = bench.objects[&slots_object(&pool(0))].1.clone();
+    bench.node.set_budgets(&[], bench.now_us);
+    bench.use_slots(0, 0);
+    bench.pass(SECOND);
+    assert_eq!(bench.text(), None);
+    bench.node.set_budgets(&[(pool(0), 10)], bench.now_us);
+    let object = Object { name: slots_object(&pool(0)), revision: Revision(1), contents: Some(contents) };
+    bench.node.handle(Event::Changed { watch, object }, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.allowance().slots, 1);
+}
+
+#[test]
+fn a_floor_that_was_lower_for_a_while_covers_what_it_covered() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 0);
+    bench.node.set_budgets(&[(pool(0), 0)], bench.now_us);
+    bench.use_slots(1, 0);
+    bench.put(ObjectName(vec!["audit".to_owned()]), "weir-fleet 1\naudit 4 by a 0000000000000003\n");
+    assert_eq!(bench.except, [pool(0)]);
+    bench.node.set_budgets(&[(pool(0), 10)], bench.now_us);
+    bench.put(ObjectName(vec!["audit".to_owned()]), "weir-fleet 1\naudit 5 by a 0000000000000003\n");
+    assert_eq!(bench.except, []);
+}

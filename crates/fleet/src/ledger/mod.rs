@@ -1,7 +1,8 @@
 //! One budget: its object in the store as far as this node knows it, and what follows for the node's own connections.
 //!
 //! Safety rests on one invariant. Call the connections of a process above its floor its *excess*, and the slots of all entries of its sessions its *cover*. Then
-//! always, for every process, dead or alive: excess <= cover. As the sum of all entries is at most the shared part (every swap that raises an entry checks it), the sum of
+//! always, for every process, dead or alive: excess <= cover. As the sum of all entries is at most the shared part (every swap that raises an entry
+//! checks it), the sum of
 //! all excesses is at most the shared part. What keeps it:
 //! - A process opens connections above its floor only while it is sure of its session, and only up to `usable`: the slots of its entry of that session, and not more
 //!   than any swap that may still be carried out would leave ([`Ledger::usable`]).
@@ -117,6 +118,8 @@ impl Ledger {
 
     pub(crate) fn configure(&mut self, division: Option<Division>) {
         self.config = division;
+        // The excess is another one with another floor: a usage that was read before says too little of it.
+        self.version += 1;
         if let Some(division) = division {
             // At most `floor + excess` connections are open. What is not known stays so.
             if self.excess != u32::MAX {
@@ -228,7 +231,7 @@ impl Ledger {
         let shared = self.config.map_or(0, |division| division.shared);
         let leased = usable.min(shared).min(self.limit_to.unwrap_or(u32::MAX));
         let slots = self.own_floor() + leased;
-        if slots < self.slots {
+        if slots < self.slots || leased < self.leased {
             self.version += 1;
         }
         self.slots = slots;

@@ -241,7 +241,8 @@ impl Node {
         None
     }
 
-    /// [`Allowance::until_us`] of all budgets: to be published before the allowances that [`Node::next_allowance`] gives out, when it falls, and after them, when it grows.
+    /// [`Allowance::until_us`] of all budgets: to be published before the allowances that [`Node::next_allowance`] gives out, when it falls, and
+    /// after them, when it grows.
     #[must_use]
     pub fn sure_until_us(&self) -> u64 {
         self.membership.sure_until_us()
