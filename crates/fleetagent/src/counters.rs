@@ -118,11 +118,13 @@ impl Look<'_> {
     }
 
     fn limit(&mut self, name: BudgetName, limit: u32, counter: &SlotCounter, sum: Sum) {
-        if limit == 0 {
-            counter.set_lease(None);
-            return;
-        }
         let allowance = self.node.allowance(&name);
+        if limit == 0 {
+            // It may have had one: its slots are given back once its connections are closed.
+            let usage =
+                Usage { open: counter.set_lease(None), version: allowance.version, ..Usage::default() };
+            return self.node.set_usage(&name, usage, self.now_us);
+        }
         let lease = Lease { slots: allowance.slots, floor: allowance.floor, until_us: allowance.until_us };
         // From here on no more are taken than that, so that what is counted is what there is at most.
         let open = counter.set_lease(Some(lease));

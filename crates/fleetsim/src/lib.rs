@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod fault;
 mod faults;
 mod network;
 mod pooler;
@@ -13,9 +14,11 @@ mod prng;
 mod process;
 mod queue;
 mod scenario;
+mod stage;
 mod store;
 mod verdict;
+mod watcher;
 mod world;
 
-pub use verdict::Violation;
+pub use stage::Violation;
 pub use world::{Report, run};

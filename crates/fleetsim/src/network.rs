@@ -7,16 +7,8 @@ use crate::process::State;
 use crate::queue::Action;
 use crate::scenario::{MS, SECOND};
 use crate::store::{Change, shown};
+use crate::watcher::Watcher;
 use crate::world::World;
-
-/// A process that watches the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Watcher {
-    process: usize,
-    call: CallId,
-    /// The last event is delivered then.
-    last_us: u64,
-}
 
 impl World {
     fn latency(&mut self) -> u64 {

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use fleet::{Backend, BudgetName, CallId, Event, NodeId, Request, Usage};
 
-use crate::faults::Fault;
+use crate::fault::Fault;
 
 /// Something that happens at a time. Processes and budgets are numbers of the world's.
 #[derive(Debug)]

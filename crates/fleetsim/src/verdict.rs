@@ -1,12 +1,11 @@
 //! What must hold: never more connections than the limit; in the end, fair service, unused slots given back, and no writes at rest.
 
-use std::fmt;
-
 use fleet::NodeState;
 
 use crate::process::State;
 use crate::queue::Action;
 use crate::scenario::{MS, SECOND};
+use crate::stage::{Stage, Violation};
 use crate::world::World;
 
 /// For all demand to be served after the last fault: leases end, orphans are found and reclaimed.
@@ -16,72 +15,6 @@ const RETURNED_US: u64 = 30 * SECOND;
 /// Nothing is written for so long then.
 const REST_US: u64 = 3 * SECOND;
 const CHECK_US: u64 = 500 * MS;
-
-/// What was broken, and when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// PostgreSQL has more connections of nodes than the limit.
-    OverLimit {
-        /// Microseconds since the beginning.
-        at_us: u64,
-        /// Its number.
-        budget: usize,
-        /// Connections.
-        open: u32,
-        /// What is allowed.
-        limit: u32,
-    },
-    /// More connections above floors than the shared part.
-    OverShared {
-        /// Microseconds since the beginning.
-        at_us: u64,
-        /// Its number.
-        budget: usize,
-        /// Connections above the floors.
-        excess: u32,
-        /// What is allowed.
-        shared: u32,
-    },
-    /// Faults are over, and demand is not served as it should be.
-    Unserved(String),
-    /// There is no demand, and something is left.
-    NotReturned(String),
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Violation::OverLimit { at_us, budget, open, limit } => {
-                write!(f, "{at_us} us: budget {budget} has {open} connections, limit {limit}")
-            }
-            Violation::OverShared { at_us, budget, excess, shared } => {
-                write!(
-                    f,
-                    "{at_us} us: budget {budget} has {excess} connections above floors, shared part {shared}"
-                )
-            }
-            Violation::Unserved(what) => write!(f, "not served: {what}"),
-            Violation::NotReturned(what) => write!(f, "not returned: {what}"),
-        }
-    }
-}
-
-/// What the end of a run waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Chaos,
-    /// Demand is to be served, since then.
-    Served {
-        since_us: u64,
-        good_us: Option<u64>,
-    },
-    /// Slots are to come back, since then.
-    Returned {
-        since_us: u64,
-        good_us: Option<u64>,
-    },
-    Over,
-}
 
 impl World {
     /// The limit of a budget, after a connection has been opened.

@@ -3,15 +3,16 @@
 use fleet::{Division, Node, NodeConfig, SessionId};
 
 use crate::clock::Clock;
-use crate::faults::{Fault, schedule};
-use crate::network::Watcher;
+use crate::fault::Fault;
+use crate::faults::schedule;
 use crate::postgres::Postgres;
 use crate::prng::Prng;
 use crate::process::{ConnState, Pool, Process, State};
 use crate::queue::{Action, Queue};
 use crate::scenario::{MS, SECOND, Scenario};
+use crate::stage::{Stage, Violation};
 use crate::store::Store;
-use crate::verdict::{Stage, Violation};
+use crate::watcher::Watcher;
 
 /// No run has more.
 const MOST_ACTIONS: u64 = 200_000;
