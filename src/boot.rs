@@ -17,7 +17,8 @@ use driver::{
     Engine, Inherited, ListenFault, Listeners, Plan, Predecessor, ReceiveBuffers, RingSize, StartFault,
     TakeoverFault,
 };
-use messages::Command;
+use fleetagent::{Contact, FleetAgent, FleetError};
+use messages::{Command, Report};
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
 use quotaquery::QuotaQuery;
@@ -29,6 +30,7 @@ use waitsampling::WaitSampling;
 use crate::cli::Options;
 use crate::control_loop::ControlLoop;
 use crate::files::Source;
+use crate::fleet;
 use crate::logging::Logger;
 use crate::panel_thread;
 use crate::panics;
@@ -60,6 +62,10 @@ pub(crate) enum BootError {
     Panel(ListenError),
     /// The threads cannot be started.
     Start(StartFault),
+    /// The process cannot be a node of the fleet.
+    Fleet(FleetError),
+    /// `fleet_node` is empty, and the host's name is no id of a node.
+    NodeName(String),
     /// The TLS settings are invalid; logged already.
     Tls(SetupFault),
     /// A system call failed.
@@ -84,6 +90,10 @@ impl fmt::Display for BootError {
             BootError::Listen(fault) => fault.fmt(out),
             BootError::Panel(fault) => fault.fmt(out),
             BootError::Start(fault) => fault.fmt(out),
+            BootError::Fleet(fault) => write!(out, "fleet: {fault}"),
+            BootError::NodeName(name) => {
+                write!(out, "fleet_node is empty, and the name of this host, \"{name}\", cannot be the id of a node")
+            }
             BootError::Tls(fault) => write!(out, "TLS setup failed: {fault}"),
             BootError::System(what, why) => write!(out, "{what}: {why}"),
         }
@@ -123,8 +133,9 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     if options.daemon {
         process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
-    let usage = control_loop.usage();
+    let (usage, fleet) = (control_loop.usage(), control_loop.fleet());
     stop(control_loop.run().engine);
+    fleet.iter().for_each(FleetAgent::stop);
     usage.iter().for_each(Usage::stop);
     drop(pidfile);
     Ok(())
@@ -223,12 +234,8 @@ fn start(
         Threads::Auto => process::processors(),
         Threads::Count(count) => u16::try_from(count).unwrap_or(u16::MAX),
     };
-    for refusal in listeners.refused() {
-        logger.write(&Record::new(Level::Warning, refusal));
-    }
-    for name in listeners.names() {
-        logger.write(&Record::new(Level::Log, format!("listening on {name}")));
-    }
+    log_listeners(&listeners, logger);
+    let (contact, inbox) = fleetagent::contact();
     let plan = Plan {
         config: Arc::clone(&config),
         threads: shards,
@@ -238,7 +245,8 @@ fn start(
         listeners,
         inheritance: predecessor.as_ref().map(|old| old.inheritance).unwrap_or_default(),
         log: writer(logger),
-        reports: reporter(sender.clone()),
+        reports: reporter(sender.clone(), contact.clone()),
+        want_slots: config.global.fleet.is_some().then(|| contact.want_slots()),
     };
     if let Some(predecessor) = &predecessor {
         predecessor.pause_accepting().map_err(BootError::Takeover)?;
@@ -261,6 +269,8 @@ fn start(
     let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let wait_sampling = sample_waits(&config, &engine, logger);
+    let note = predecessor.as_ref().map_or("", |old| &old.note);
+    let fleet = fleet::take_part(&config, &engine, (contact, inbox), shards, note, logger)?;
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
@@ -275,8 +285,18 @@ fn start(
     control_loop.keep_usage(usage);
     control_loop.ask_for_quotas(quota_query);
     control_loop.sample_waits(wait_sampling);
+    control_loop.take_part_in_fleet(fleet);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
+}
+
+fn log_listeners(listeners: &Listeners, logger: &Logger) {
+    for refusal in listeners.refused() {
+        logger.write(&Record::new(Level::Warning, refusal));
+    }
+    for name in listeners.names() {
+        logger.write(&Record::new(Level::Log, format!("listening on {name}")));
+    }
 }
 
 pub(crate) fn writer(logger: &Arc<Logger>) -> driver::Log {
@@ -316,8 +336,12 @@ fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> 
     WaitSampling::start(config, tell, writer(logger), system)
 }
 
-fn reporter(sender: Sender<Input>) -> driver::Reports {
-    Arc::new(move |report| drop(sender.send(Input::Report(report))))
+/// Reports go to the control thread, but for those that the fleet thread has asked for.
+fn reporter(sender: Sender<Input>, fleet: Contact) -> driver::Reports {
+    Arc::new(move |report| match report {
+        Report::Backends { audit, shard, backends } => fleet.backends(audit, shard, backends),
+        report => drop(sender.send(Input::Report(report))),
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use changes::Changes;
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
+use fleetagent::FleetAgent;
 use messages::{Command, Listing, Report, ShardId, Subject};
 use panel::Panel;
 use patroni::Patroni;
@@ -62,6 +63,7 @@ pub(crate) struct ControlLoop<C> {
     usage: Option<Usage>,
     quota_query: Option<QuotaQuery>,
     wait_sampling: Option<WaitSampling>,
+    fleet: Option<FleetAgent>,
     born: Instant,
 }
 
@@ -92,6 +94,7 @@ impl<C: Shards> ControlLoop<C> {
             usage: None,
             quota_query: None,
             wait_sampling: None,
+            fleet: None,
             born: Instant::now(),
         }
     }
@@ -130,6 +133,16 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the thread that asks what servers wait for.
     pub(crate) fn sample_waits(&mut self, wait_sampling: WaitSampling) {
         self.wait_sampling = Some(wait_sampling);
+    }
+
+    /// Attaches the thread that takes part in a fleet.
+    pub(crate) fn take_part_in_fleet(&mut self, fleet: Option<FleetAgent>) {
+        self.fleet = fleet;
+    }
+
+    /// The thread that takes part in a fleet, to be stopped when all connections are closed.
+    pub(crate) fn fleet(&self) -> Option<FleetAgent> {
+        self.fleet.clone()
     }
 
     /// The usage thread, to be stopped when all that is counted was counted.
@@ -182,6 +195,7 @@ impl<C: Shards> ControlLoop<C> {
                 self.panel.iter().for_each(|panel| panel.set_handed_over(has_left));
                 if !matches!(what, TakeoverEvent::Resumed { .. }) {
                     self.usage.iter().for_each(|usage| usage.set_handed_over(has_left));
+                    self.fleet.iter().filter(|_| !has_left).for_each(FleetAgent::take_back);
                 }
             }
             self.control.handle(input, now_us);
@@ -215,7 +229,7 @@ impl<C: Shards> ControlLoop<C> {
         match output {
             Output::Tell { shard, command } => self.shards.send(shard, command),
             Output::List { request, subject } => {
-                let rows = self.shards.inspect(subject);
+                let rows = self.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
             }
             Output::PanelReply { id, parts, last } => {
@@ -277,6 +291,18 @@ impl<C: Shards> ControlLoop<C> {
         None
     }
 
+    /// Rows of views that no shard has.
+    fn inspect(&self, subject: Subject) -> Listing {
+        let fleet = self.fleet.as_ref();
+        match subject {
+            Subject::FleetNodes => Listing::FleetNodes(fleet.map(FleetAgent::nodes).unwrap_or_default()),
+            Subject::FleetBudgets => {
+                Listing::FleetBudgets(fleet.map(FleetAgent::budgets).unwrap_or_default())
+            }
+            subject => self.shards.inspect(subject),
+        }
+    }
+
     /// Another configuration is in force.
     fn configure(&mut self, config: &Arc<Config>) {
         self.log_reopen_error(self.logger.configure(&config.global));
@@ -287,9 +313,11 @@ impl<C: Shards> ControlLoop<C> {
         self.usage.iter().for_each(|usage| usage.configure(config));
         self.quota_query.iter_mut().for_each(|query| query.configure(config));
         self.wait_sampling.iter_mut().for_each(|sampling| sampling.configure(config));
+        self.fleet.iter().for_each(|fleet| fleet.configure(config));
     }
 
-    fn hand_over(&self, line: &str, note: String) -> Option<Input> {
+    fn hand_over(&self, line: &str, mut note: String) -> Option<Input> {
+        note.extend(self.fleet.as_ref().map(FleetAgent::hand_over));
         let timeout = crate::takeover::timeout(self.control.config());
         let panel = self.panel.as_ref().and_then(Panel::listening_socket);
         let fault = self.shards.hand_over(line, note, panel, timeout).err()?;

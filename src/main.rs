@@ -11,6 +11,7 @@ mod container;
 mod control_loop;
 mod credentials;
 mod files;
+mod fleet;
 mod generate;
 mod logging;
 mod panel_thread;

@@ -12,7 +12,7 @@ plant() {
         # Not a repository of its own: git would leave out what lies below another one's.
         (cd "$tree.new" && GIT_CEILING_DIRECTORIES="$(realpath "$targets")" git apply "$patch")
     done
-    for crate in pool session shard driver; do
+    for crate in pool session shard driver fleet; do
         sed -i 's/^\[dependencies\]$/&\nplanted.workspace = true/' "$tree.new/crates/$crate/Cargo.toml"
     done
     rm -rf "$tree"

@@ -19,7 +19,8 @@ PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 SENDS = re.compile(r"\bfail_client(_because)?\(|\bfail_login\(|encode::error\w*\(|\bserver_fault\(|\blogin_failed\(|CloseReason::\w+ => \"|SPENT: &str")
 ALWAYS = """
     crates/auth/src/fault.rs crates/control/src/command_error.rs crates/driver/src/listen.rs crates/driver/src/process.rs
-    crates/driver/src/takeover/receiver.rs crates/driver/src/engine.rs crates/panel/src/listen_socket.rs crates/quota/src/book.rs
+    crates/driver/src/takeover/receiver.rs crates/driver/src/engine.rs crates/fleetagent/src/lib.rs crates/fleetagent/src/rows.rs
+    crates/panel/src/listen_socket.rs crates/quota/src/book.rs crates/settings/src/etcd_url.rs
     crates/securefs/src/directory.rs crates/securefs/src/file.rs crates/securefs/src/lib.rs crates/securefs/src/socket.rs
     crates/session/src/fault.rs crates/session/src/reply/error.rs crates/settings/src/check.rs crates/settings/src/collector.rs
     crates/settings/src/connstr.rs crates/settings/src/guarantees.rs crates/settings/src/hba/mod.rs crates/settings/src/hba/names.rs
@@ -61,6 +62,9 @@ OTHERS = {
     text, never shown
     comma-separated list
     probe, or patroni with URLs
+    none, or a URL
+    without an address
+    the password
     auto or number
     login failed: db={database}
     login failed: db={} user={}

@@ -7,9 +7,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use messages::{
-    CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow, ListenerRow, Listing,
-    MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ShardRow, SocketRow, SpanRow, UserRow,
-    ZoneRow,
+    CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetNodeRow, HistogramRow,
+    HostRow, ListenerRow, Listing, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow,
+    ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 use quota::QuotaRow;
 use settings::QueueBy;
@@ -61,6 +61,10 @@ pub(crate) struct Aggregate {
     pub(crate) queues: BTreeMap<(String, String, Option<String>, QueueBy, String), QueueRow>,
     /// In the order of their subjects.
     pub(crate) quotas: Vec<QuotaRow>,
+    /// By id.
+    pub(crate) fleet_nodes: Vec<FleetNodeRow>,
+    /// By name.
+    pub(crate) fleet_budgets: Vec<FleetBudgetRow>,
 }
 
 impl Aggregate {
@@ -88,6 +92,8 @@ impl Aggregate {
             ),
             Listing::Queues(rows) => rows.into_iter().for_each(|row| self.add_queue(row)),
             Listing::Quotas(rows) => self.quotas.extend(rows),
+            Listing::FleetNodes(rows) => self.fleet_nodes.extend(rows),
+            Listing::FleetBudgets(rows) => self.fleet_budgets.extend(rows),
             Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),
         }
     }

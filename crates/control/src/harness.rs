@@ -226,6 +226,8 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Queues => Listing::Queues(Vec::new()),
         Subject::Spans => Listing::Spans(Vec::new()),
         Subject::Quotas => Listing::Quotas(Vec::new()),
+        Subject::FleetNodes => Listing::FleetNodes(Vec::new()),
+        Subject::FleetBudgets => Listing::FleetBudgets(Vec::new()),
         Subject::PoolSizes => Listing::PoolSizes(Vec::new()),
     }
 }

@@ -220,6 +220,8 @@ fn rows(subject: Subject) -> Listing {
         Subject::Spans => Listing::Spans(Vec::new()),
         Subject::Quotas => Listing::Quotas(Vec::new()),
         Subject::PoolSizes => Listing::PoolSizes(vec![Default::default()]),
+        Subject::FleetNodes => Listing::FleetNodes(vec![Default::default()]),
+        Subject::FleetBudgets => Listing::FleetBudgets(vec![Default::default()]),
     }
 }
 

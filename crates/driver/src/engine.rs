@@ -24,7 +24,7 @@ use crate::fd_reserve::FdReserve;
 use crate::helpers::Helpers;
 use crate::listen::{Kind, Listeners};
 use crate::mailbox::{MailboxMessage, Mailboxes};
-use crate::process_registry::ProcessRegistry;
+use crate::process_registry::{ProcessRegistry, WantSlots};
 use crate::shard_context::ShardContext;
 use crate::takeover::{
     self, Predecessor, Takeover, TakeoverImport, TakeoverProgress, TakeoverReceiver, TakeoverSender,
@@ -51,6 +51,8 @@ pub struct Plan {
     pub log: Log,
     /// The control thread's ear.
     pub reports: Reports,
+    /// Where the process is a node of a fleet.
+    pub want_slots: Option<WantSlots>,
 }
 
 /// What a shard is made of.
@@ -137,7 +139,7 @@ impl Engine {
             (plan.log)(Record::new(Level::Warning, format!("{lack}; logins that need it will fail")));
         }
         let helpers = Arc::new(helpers);
-        let registry = Arc::new(ProcessRegistry::new(plan.threads));
+        let registry = Arc::new(ProcessRegistry::in_fleet(plan.threads, plan.want_slots.clone()));
         let inheritance = plan.inheritance;
         registry.process().continue_ids_at(inheritance.next_id);
         let mut builder = EngineBuilder {
@@ -181,6 +183,12 @@ impl Engine {
             self.helpers.known().configure(&config.global);
         }
         self.mailboxes.post(shard, MailboxMessage::Command(command));
+    }
+
+    /// The counts of limits that a fleet shares, over all shards.
+    #[must_use]
+    pub fn fleet_counts(&self) -> Arc<dyn pool::FleetCounts> {
+        Arc::<ProcessRegistry>::clone(&self.registry)
     }
 
     /// The accounts of quotas, over all shards.

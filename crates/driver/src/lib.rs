@@ -42,6 +42,6 @@ pub use crate::core::{Core, Held, Log, Reports};
 pub use engine::{Engine, Plan, ShardArgs, StartFault};
 pub use inherited::Inherited;
 pub use listen::{ListenFault, Listeners, unix_path};
-pub use process_registry::ProcessRegistry;
+pub use process_registry::{ProcessRegistry, WantSlots};
 pub use takeover::{Predecessor, TakeoverFault, TakeoverImport, TakeoverProgress};
 pub use uring::{ReceiveBuffers, RingSize};

@@ -70,6 +70,12 @@ pub fn wall_s() -> u64 {
     crate::clock::wall_us() / 1_000_000
 }
 
+/// The name of this host, as `uname -n` has it.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Fills a buffer with the kernel's random bytes; ends the process where there are none.
 pub fn fill_random(bytes: &mut [u8]) {
     auth::Entropy::fill(&mut crate::entropy::KernelEntropy, bytes);

@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ShardId;
 use pool::{
-    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
-    SharedPool,
+    Budget, CancelKeyPrefix, ConnectionCounts, Counted, FairPool, FairShare, FairShares, FleetCounts, Lease,
+    PoolRegistry, ProcessCounts, SharedPool, SlotCounter,
 };
 use quota::Book;
 use settings::QueueBy;
 
 use crate::ids::TableId;
+
+/// Notifies the fleet thread that slots are wanted, or that there is a new limit to be counted.
+pub type WantSlots = Arc<dyn Fn() + Send + Sync>;
 
 /// The directory of one process.
 pub struct ProcessRegistry {
@@ -24,6 +27,8 @@ pub struct ProcessRegistry {
     /// The shard of each client, by cancel key.
     cancel_keys: Mutex<HashMap<CancelKeyPrefix, (u16, u32)>>,
     process: Arc<ProcessCounts>,
+    /// Where the process is a node of a fleet.
+    want_slots: Option<WantSlots>,
     busy_percent: Vec<AtomicU32>,
 }
 
@@ -66,8 +71,15 @@ impl ProcessRegistry {
             quotas: Arc::default(),
             cancel_keys: Mutex::default(),
             process: Arc::default(),
+            want_slots: None,
             busy_percent,
         }
+    }
+
+    /// The same of a process that is a node of a fleet.
+    #[must_use]
+    pub(crate) fn in_fleet(shards: u16, want_slots: Option<WantSlots>) -> ProcessRegistry {
+        ProcessRegistry { want_slots, ..ProcessRegistry::new(shards) }
     }
 
     /// The shard for a part of a pool that a predecessor process had: the first goes where the pool begins, each further
@@ -98,6 +110,23 @@ impl ProcessRegistry {
         self.cancel_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A new count has no slot before the fleet thread has seen it.
+    fn begin_leased(&self, counter: &SlotCounter) {
+        if let Some(wake) = &self.want_slots {
+            counter.set_lease(Some(Lease { slots: 0, floor: 0, until_us: 0 }));
+            wake();
+        }
+    }
+
+    fn new_counts(&self, name: &str) -> Arc<ConnectionCounts> {
+        let counts = Arc::<ConnectionCounts>::default();
+        // Not those of peers.
+        if !name.starts_with('\0') {
+            self.begin_leased(&counts.servers);
+        }
+        counts
+    }
+
     /// The shard with the fewest pools; of several the least busy, then the first.
     fn emptiest(&self, pools_begun: &[u32]) -> u16 {
         let rank = |shard: &u16| (pools_begun[ShardId(*shard).index()], self.busy_percent(*shard));
@@ -120,13 +149,20 @@ impl PoolRegistry for ProcessRegistry {
         Arc::clone(entry.or_insert_with(|| {
             names.databases_of_users.entry(user.to_owned()).or_default().insert(database.to_owned());
             names.pools_begun[ShardId(emptiest).index()] += 1;
-            Arc::new(SharedPool::on(emptiest))
+            let shared = Arc::new(SharedPool::on(emptiest));
+            self.begin_leased(&shared.servers);
+            shared
         }))
     }
 
     fn host_pool(&self, database: &str, user: &str, host: &str) -> Arc<SharedPool> {
         let key = (database.to_owned(), user.to_owned(), host.to_owned());
-        Arc::clone(self.names().host_pools.entry(key).or_default())
+        let new = || {
+            let shared = Arc::<SharedPool>::default();
+            self.begin_leased(&shared.servers);
+            shared
+        };
+        Arc::clone(self.names().host_pools.entry(key).or_insert_with(new))
     }
 
     fn forget_pool(&self, database: &str, user: &str) {
@@ -159,11 +195,11 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        Arc::clone(self.names().databases.entry(name.to_owned()).or_default())
+        Arc::clone(self.names().databases.entry(name.to_owned()).or_insert_with(|| self.new_counts(name)))
     }
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
-        Arc::clone(self.names().users.entry(name.to_owned()).or_default())
+        Arc::clone(self.names().users.entry(name.to_owned()).or_insert_with(|| self.new_counts(name)))
     }
 
     fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>> {
@@ -218,6 +254,12 @@ impl PoolRegistry for ProcessRegistry {
         self.cancel_keys().get(&key).copied()
     }
 
+    fn want_slots(&self) {
+        if let Some(wake) = &self.want_slots {
+            wake();
+        }
+    }
+
     fn busy_percent(&self, shard: u16) -> u32 {
         self.busy_percent.get(ShardId(shard).index()).map_or(0, |percent| percent.load(Ordering::Relaxed))
     }
@@ -225,6 +267,28 @@ impl PoolRegistry for ProcessRegistry {
     fn set_busy_percent(&self, shard: u16, percent: u32) {
         if let Some(slot) = self.busy_percent.get(ShardId(shard).index()) {
             slot.store(percent, Ordering::Relaxed);
+        }
+    }
+}
+
+impl FleetCounts for ProcessRegistry {
+    fn clients(&self) -> u32 {
+        self.process.clients.taken()
+    }
+
+    fn each(&self, look: &mut dyn FnMut(Counted<'_>)) {
+        let names = &*self.names();
+        for ((database, user), shared) in &names.pools {
+            look(Counted::Pool { database, user, host: None, shared });
+        }
+        for ((database, user, host), shared) in &names.host_pools {
+            look(Counted::Pool { database, user, host: Some(host), shared });
+        }
+        for (name, counts) in names.databases.iter().filter(|(name, _)| !name.starts_with('\0')) {
+            look(Counted::Database { name, counts });
+        }
+        for (name, counts) in &names.users {
+            look(Counted::User { name, counts });
         }
     }
 }
@@ -292,8 +356,8 @@ mod tests {
     #[test]
     fn all_shards_get_the_same_counts() {
         let directory = ProcessRegistry::new(1);
-        assert!(directory.user("u").servers.take(1));
-        assert!(!directory.user("u").servers.take(1));
-        assert!(directory.database("u").servers.take(1), "a database is not a user");
+        assert!(directory.user("u").servers.take(1, 0).is_ok());
+        assert!(directory.user("u").servers.take(1, 0).is_err());
+        assert!(directory.database("u").servers.take(1, 0).is_ok(), "a database is not a user");
     }
 }

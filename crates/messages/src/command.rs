@@ -118,6 +118,13 @@ pub enum Command {
     CacheNews(CacheNews),
     /// Backends of a server were found waiting (`track_lock_waits`).
     ServerWaits(ServerWaitSample),
+    /// What the fleet leaves to this process of limits that its nodes share has changed.
+    SlotsChanged,
+    /// Answer with [`crate::Report::Backends`].
+    ListBackends {
+        /// Comes back in the answer.
+        audit: u64,
+    },
     /// The answer to a console client's statement.
     Reply(AdminReply),
     /// Run a query for the control thread; [`crate::Report::ServerQueryDone`] answers, unless it is withdrawn. Any

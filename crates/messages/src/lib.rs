@@ -9,6 +9,7 @@ pub mod admin;
 pub mod cache_news;
 mod cache_row;
 pub mod command;
+mod fleet;
 pub mod listing;
 pub mod pool_size_row;
 pub mod queue_row;
@@ -24,6 +25,7 @@ pub use admin::{
 pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
 pub use cache_row::{CacheRow, CacheState};
 pub use command::{Command, LimitOf, ShardMessage, ShutdownMode};
+pub use fleet::{FleetBudgetRow, FleetNodeRow};
 pub use listing::{
     ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
     HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,
@@ -31,7 +33,7 @@ pub use listing::{
 };
 pub use pool_size_row::PoolSizeRow;
 pub use queue_row::QueueRow;
-pub use report::{Listing, Report, RequestId};
+pub use report::{BackendRow, Listing, Report, RequestId};
 pub use server_query::{ServerQuery, ServerQueryResult, ServerQueryRow};
 pub use server_waits::ServerWaitSample;
 pub use signal::Signal;

@@ -56,13 +56,25 @@ pub enum Subject {
     Quotas,
     /// One [`crate::PoolSizeRow`] per pool.
     PoolSizes,
+    /// One [`crate::FleetNodeRow`] per node of the fleet; of the process.
+    FleetNodes,
+    /// One [`crate::FleetBudgetRow`] per limit that the fleet shares; of the process.
+    FleetBudgets,
 }
 
 impl Subject {
     /// Listed once for the process; the others are listed by every shard.
     #[must_use]
     pub fn is_process_wide(self) -> bool {
-        matches!(self, Subject::Listeners | Subject::Hosts | Subject::Zones | Subject::Quotas)
+        matches!(
+            self,
+            Subject::Listeners
+                | Subject::Hosts
+                | Subject::Zones
+                | Subject::Quotas
+                | Subject::FleetNodes
+                | Subject::FleetBudgets
+        )
     }
 }
 

@@ -1,9 +1,11 @@
 //! Messages of a shard to the control thread.
 
+use std::sync::Arc;
+
 use crate::{
-    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostRow,
-    ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow, ServerQueryResult,
-    ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
+    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetNodeRow,
+    HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow,
+    ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -47,6 +49,15 @@ pub enum Report {
         /// The result.
         answer: Box<ServerQueryResult>,
     },
+    /// The backends that a shard has connections to.
+    Backends {
+        /// From the command.
+        audit: u64,
+        /// The answering shard.
+        shard: ShardId,
+        /// One for each connection that is logged in.
+        backends: Vec<BackendRow>,
+    },
     /// A console client has disconnected.
     ConsoleLeft,
     /// A command is complete on this shard.
@@ -58,6 +69,21 @@ pub enum Report {
         /// The number of connections affected, where the command counts them.
         count: u64,
     },
+}
+
+/// A backend of a PostgreSQL server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRow {
+    /// The server as configured, `host:port`.
+    pub server: Arc<str>,
+    /// Its process id there.
+    pub pid: u32,
+    /// The entry of its pool.
+    pub database: Arc<str>,
+    /// The user of its pool.
+    pub user: Arc<str>,
+    /// The host of a pool for reads.
+    pub host: Option<Arc<str>>,
 }
 
 /// At most [`crate::SLICE_ROWS`] rows of one subject.
@@ -99,6 +125,10 @@ pub enum Listing {
     Queues(Vec<QueueRow>),
     /// [`crate::Subject::Spans`].
     Spans(Vec<SpanRow>),
+    /// [`crate::Subject::FleetNodes`].
+    FleetNodes(Vec<FleetNodeRow>),
+    /// [`crate::Subject::FleetBudgets`].
+    FleetBudgets(Vec<FleetBudgetRow>),
     /// [`crate::Subject::Quotas`].
     Quotas(Vec<quota::QuotaRow>),
     /// [`crate::Subject::PoolSizes`].

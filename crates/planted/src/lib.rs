@@ -1,7 +1,7 @@
-//! The switch of the planted bugs, which the simulator (`crates/sim/canaries.sh`) and the model test of the event loops
-//! (`crates/driver/canaries.sh`) must find.
+//! The switch of the planted bugs, which the simulator (`crates/sim/canaries.sh`), the simulator of fleets (`crates/fleetsim/canaries.sh`) and the
+//! model test of the event loops (`crates/driver/canaries.sh`) must find.
 //!
-//! No source of the product has a planted bug. The patches in `crates/sim/bugs` and `crates/driver/bugs` (`loop_…`) each
+//! No source of the product has a planted bug. The patches in `crates/sim/bugs`, `crates/fleetsim/bugs` (`fleet_…`) and `crates/driver/bugs` (`loop_…`) each
 //! add one at a real decision; a canary run applies all of them to a copy of the sources and builds that once, with
 //! `--cfg weir_bugs`. There `bug!("name")` is whether that bug is switched on; everywhere else it is a constant `false`.
 #![forbid(unsafe_code)]
@@ -12,6 +12,22 @@ pub const BUGS: &[&str] = &[
     "asked_as_clients_left_it",
     "cancel_of_a_former_query",
     "drained_and_kept",
+    "fleet_double_take",
+    "fleet_given_while_open",
+    "fleet_lease_without_end",
+    "fleet_lost_watch_ignored",
+    "fleet_reclaim_revision_unread",
+    "fleet_reclaim_without_reports",
+    "fleet_reclaimed_while_open",
+    "fleet_release_lost",
+    "fleet_removal_missed",
+    "fleet_renewal_after_expiry",
+    "fleet_session_goes_on",
+    "fleet_slots_of_former_process",
+    "fleet_unanswered_forgotten",
+    "fleet_uncovered_reported",
+    "fleet_used_before_swapped",
+    "fleet_wanted_unwritten",
     "guarantee_unmet",
     "half_request_left",
     "input_left_behind",

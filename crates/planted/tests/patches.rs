@@ -10,7 +10,8 @@ fn root() -> PathBuf {
 }
 
 fn patches() -> Vec<PathBuf> {
-    let folders = ["crates/sim/bugs", "crates/driver/bugs"].map(|folder| root().join(folder));
+    let folders =
+        ["crates/sim/bugs", "crates/driver/bugs", "crates/fleetsim/bugs"].map(|folder| root().join(folder));
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder of patches"));
     files.map(|file| file.expect("a patch").path()).collect()
 }

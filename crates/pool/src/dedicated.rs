@@ -3,7 +3,7 @@
 //! Owns that choice, and when an idle server has to be closed so that a dedicated connection can be opened. That a
 //! dedicated server is never checked out again is its owner's.
 
-use crate::{OpenFor, PermitCounter, Pool};
+use crate::{OpenFor, Pool, SlotCounter};
 
 impl Pool {
     /// What to open next, if anything: a client waits (or the minimum is to be kept and is not reached), nothing of the
@@ -47,7 +47,9 @@ impl Pool {
     #[must_use]
     pub fn has_room(&self, now_us: u64) -> bool {
         let limits = &self.limits;
-        let below = |permits: &PermitCounter, limit: u32| limit == 0 || permits.taken() < limit;
+        let below = |slots: &SlotCounter, limit: u32| {
+            (limit == 0 || slots.taken() < limit) && (!limits.in_fleet || slots.has_room(now_us))
+        };
         let pool_size = match self.size() {
             0 => 0,
             size => size + self.reserve_open(now_us),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quota::Book;
 use settings::QueueBy;
 
-use crate::{Budget, CacheBudget, FairPool, FairShare, KnownCluster, PoolShare, SizeFigures};
+use crate::{Budget, CacheBudget, FairPool, FairShare, KnownCluster, PoolShare, SizeFigures, SlotCounter};
 
 /// A count of permits that never passes its limit, however many shards take at the same moment.
 #[repr(align(128))]
@@ -42,7 +42,7 @@ impl PermitCounter {
 #[derive(Debug, Default)]
 pub struct SharedPool {
     /// Server connections of the pool.
-    pub servers: PermitCounter,
+    pub servers: SlotCounter,
     /// Clients that keep a server because of their sessions, or are about to (`max_pinned`).
     pub(crate) pins: PermitCounter,
     /// What the subjects of its fair queue have in common.
@@ -53,6 +53,8 @@ pub struct SharedPool {
     share: PoolShare,
     /// Clients that wait for a server, as the shards have told last.
     waiting: AtomicU32,
+    /// Servers that no client has used for a while, as the shards of a fleet's node have told last.
+    unused: AtomicU32,
     /// Bit N: shard N has a local pool of this pool and may be sent clients.
     shards: AtomicU64,
     /// Bit N: shard N has waiting clients and no server, and requests a permit.
@@ -89,6 +91,18 @@ impl SharedPool {
     /// Clients that wait for a server, as the shards have told last.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Servers that no client has used for a while, as the shards of a fleet's node have told last.
+    pub fn unused(&self) -> u32 {
+        self.unused.load(Ordering::Acquire)
+    }
+
+    /// A shard has had so many of these and has so many now.
+    pub(crate) fn change_unused(&self, before: u32, now: u32) {
+        if before != now {
+            self.unused.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
+        }
     }
 
     /// A shard has had so many waiting clients and has so many now; how many all shards have.
@@ -195,7 +209,7 @@ pub type CancelKeyPrefix = [u8; 8];
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     /// Server connections.
-    pub servers: PermitCounter,
+    pub servers: SlotCounter,
     /// Client connections.
     pub clients: PermitCounter,
     /// Server connections that listen for all clients of a pool, or are sought for that.
@@ -248,6 +262,44 @@ impl ConnectionCounts {
     }
 }
 
+/// A limit of server connections, as the process counts it.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted<'a> {
+    /// `pool_size` and its reserve.
+    Pool {
+        /// The entry.
+        database: &'a str,
+        /// The user of its server connections.
+        user: &'a str,
+        /// Of a pool for the reads on one host: that host.
+        host: Option<&'a str>,
+        /// The pool.
+        shared: &'a SharedPool,
+    },
+    /// `max_db_connections`.
+    Database {
+        /// The entry.
+        name: &'a str,
+        /// Its counts.
+        counts: &'a ConnectionCounts,
+    },
+    /// `max_user_connections`.
+    User {
+        /// The user.
+        name: &'a str,
+        /// The user's counts.
+        counts: &'a ConnectionCounts,
+    },
+}
+
+/// The counts of all limits that the nodes of a fleet share (`fleet`). Those that are made later begin with no slot.
+pub trait FleetCounts: Send + Sync {
+    /// Looks at each: pools first. Never to be called in the call.
+    fn each(&self, look: &mut dyn FnMut(Counted<'_>));
+    /// Client connections of the process.
+    fn clients(&self) -> u32;
+}
+
 /// Where shards find the counts that they share. Asked once per shard and name, never per transaction; the answers are kept.
 pub trait PoolRegistry: Send + Sync {
     /// The pool; at the first call it is created on the shard with the fewest pools.
@@ -274,6 +326,8 @@ pub trait PoolRegistry: Send + Sync {
     fn shards(&self) -> u16;
     /// How busy a shard's thread is in percent, as last reported; pools spread to the least busy.
     fn busy_percent(&self, shard: u16) -> u32;
+    /// A connection was not opened because the process has leased too few slots of a limit that its fleet shares.
+    fn want_slots(&self) {}
     /// Reports how busy a shard is.
     fn set_busy_percent(&self, shard: u16, percent: u32);
     /// The client with this cancel key is on this shard, with this connection number. False: another client has the key.

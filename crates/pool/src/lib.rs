@@ -62,6 +62,7 @@ pub mod queue;
 mod share_out;
 mod shares;
 mod sharing;
+mod slots;
 
 pub use auto_size::{
     SizeChange, SizeChangeKind, SizeController, SizeFigures, SizeHold, SizeInterval, SizeReport, SizeState,
@@ -69,7 +70,8 @@ pub use auto_size::{
 pub use cache_budget::CacheBudget;
 pub use fair_share::{FairPool, FairShare, FairShares, FairTurn, ShareUse};
 pub use global_limits::{
-    CancelKeyPrefix, ConnectionCounts, PermitCounter, PoolRegistry, ProcessCounts, SharedPool,
+    CancelKeyPrefix, ConnectionCounts, Counted, FleetCounts, PermitCounter, PoolRegistry, ProcessCounts,
+    SharedPool,
 };
 pub use known_cluster::{KnownCluster, Mismatch};
 pub use lane::Waiter;
@@ -79,5 +81,5 @@ pub use pins::PinUnit;
 pub use pool::{IdleServer, Limits, Permit, Pool};
 pub use queue::{Queue, QueuePosition};
 pub use share_out::share_out;
-pub use shares::{Budget, PoolShare, Sharing};
-pub use sharing::TENURE_US;
+pub use shares::{Budget, PoolShare, Sharing, TENURE_US};
+pub use slots::{Full, Lease, SlotCounter};

@@ -9,7 +9,7 @@ use settings::{PoolMode, Priority, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
 use crate::shares::ShareReport;
-use crate::{Budget, ConnectionCounts, OpenFor, Queue, SharedPool, Sharing};
+use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter, TENURE_US};
 
 /// Within this time a client gets the server that it used last, whose caches are still warm.
 const WARM_US: u64 = 1_000_000;
@@ -58,6 +58,8 @@ pub struct Limits {
     pub queue_limit: u32,
     /// `queue_target`, microseconds; 0 is none.
     pub queue_target_us: u64,
+    /// Its limits are shared by the nodes of a fleet (`fleet`).
+    pub in_fleet: bool,
     /// `server_login_retry`, microseconds.
     pub server_login_retry_us: u64,
     /// `server_round_robin`.
@@ -121,6 +123,9 @@ pub struct Pool {
     listeners: u32,
     /// Waiting clients that other shards know of.
     told_waiting: u32,
+    told_unused: u32,
+    /// See [`Pool::lacks_slots`].
+    lacks_slots: bool,
     /// The size in force here; 0 is no limit.
     size: u32,
     /// Servers whose transactions go on for much longer than is usual, as the other shards have been told.
@@ -159,6 +164,8 @@ impl Pool {
             external: 0,
             listeners: 0,
             told_waiting: 0,
+            told_unused: 0,
+            lacks_slots: false,
             size,
             told_stuck: 0,
             told_share: ShareReport::default(),
@@ -233,6 +240,16 @@ impl Pool {
         let waiting = u32::try_from(self.queue.len() - checked).unwrap_or(u32::MAX);
         let told = std::mem::replace(&mut self.told_waiting, waiting);
         self.shared.change_waiting(told, waiting)
+    }
+
+    /// In a fleet, lets its thread know how many servers no client has used for [`TENURE_US`].
+    pub fn tell_unused(&mut self, now_us: u64) {
+        if !self.limits.in_fleet {
+            return;
+        }
+        let unused = self.idle.iter().filter(|idle| now_us.saturating_sub(idle.since_us) >= TENURE_US);
+        let unused = u32::try_from(unused.count()).unwrap_or(u32::MAX);
+        self.shared.change_unused(std::mem::replace(&mut self.told_unused, unused), unused);
     }
 
     /// A client waits no longer: the others need not wait for the next tick to know that.
@@ -343,13 +360,15 @@ impl Pool {
                 Budget::User => Permit::UserFull,
             };
         }
-        if !self.database.servers.take(self.limits.max_db_connections) {
+        if let Err(why) = self.database.servers.take(self.limits.max_db_connections, now_us) {
             self.shared.servers.release();
+            self.lacks_slots |= why == Full::Lease;
             return Permit::DatabaseFull;
         }
-        if !self.user.servers.take(self.limits.max_user_connections) {
+        if let Err(why) = self.user.servers.take(self.limits.max_user_connections, now_us) {
             self.database.servers.release();
             self.shared.servers.release();
+            self.lacks_slots |= why == Full::Lease;
             return Permit::UserFull;
         }
         if taken == 1 {
@@ -361,13 +380,37 @@ impl Pool {
     }
 
     /// Some(false): within `pool_size`. Some(true): from the reserve, because a client has waited long enough.
-    fn take_from_pool(&self, now_us: u64) -> Option<bool> {
+    fn take_from_pool(&mut self, now_us: u64) -> Option<bool> {
         let size = self.size;
-        if self.shared.servers.take(size) {
-            return Some(false);
+        match self.shared.servers.take(size, now_us) {
+            Ok(()) => return Some(false),
+            Err(Full::Lease) => {
+                self.lacks_slots = true;
+                return None;
+            }
+            Err(Full::Limit) => {}
         }
         let reserve = self.reserve_open(now_us);
-        (reserve > 0 && self.shared.servers.take(size + reserve)).then_some(true)
+        let taken = (reserve > 0).then(|| self.shared.servers.take(size + reserve, now_us))?;
+        self.lacks_slots |= taken == Err(Full::Lease);
+        taken.is_ok().then_some(true)
+    }
+
+    /// Since this was asked last, a connection was not opened because of what the fleet has leased to this process.
+    pub fn lacks_slots(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_slots)
+    }
+
+    /// More servers than the fleet has leased to this process.
+    #[inline]
+    #[must_use]
+    pub fn is_over_lease(&self, now_us: u64) -> bool {
+        self.limits.in_fleet && self.counters().into_iter().any(|counter| counter.is_over_lease(now_us))
+    }
+
+    /// What counts its servers.
+    pub(crate) fn counters(&self) -> [&SlotCounter; 3] {
+        [&self.shared.servers, &self.database.servers, &self.user.servers]
     }
 
     /// The reserve, once a client has waited long enough for it.
@@ -426,9 +469,7 @@ impl Pool {
     }
 
     fn release_permit(&self) {
-        self.shared.servers.release();
-        self.database.servers.release();
-        self.user.servers.release();
+        self.counters().into_iter().for_each(SlotCounter::release);
     }
 }
 
@@ -442,9 +483,7 @@ impl Pool {
 
     /// Counts a server that the other process holds. It exists, so it counts whatever the limits are.
     pub fn add_external(&mut self) {
-        self.shared.servers.take(0);
-        self.database.servers.take(0);
-        self.user.servers.take(0);
+        self.counters().into_iter().for_each(SlotCounter::add);
         self.external += 1;
     }
 
@@ -510,6 +549,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.sizing().end_reporting(self.told_stuck);
         self.shared.change_waiting(self.told_waiting, 0);
+        self.shared.change_unused(self.told_unused, 0);
         self.shared.share().change(self.told_share, ShareReport::default());
     }
 }
@@ -539,6 +579,7 @@ pub(crate) mod tests {
             priority: None,
             queue_limit: 0,
             queue_target_us: 0,
+            in_fleet: false,
             server_login_retry_us: 15_000_000,
             round_robin: false,
         }
@@ -599,7 +640,7 @@ pub(crate) mod tests {
         let shared = Arc::<SharedPool>::default();
         let only = Limits { max_db_connections: 1, ..limits(5) };
         let mut pool = Pool::new(only, Arc::clone(&shared), Arc::clone(&database), Arc::default());
-        assert!(database.servers.take(1));
+        assert!(database.servers.take(1, 0).is_ok());
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::DatabaseFull);
         assert_eq!(shared.servers.taken(), 0);
     }

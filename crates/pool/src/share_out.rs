@@ -8,7 +8,7 @@ use crate::shares::{Budget, Member, UNBOUNDED, allowances};
 /// Divides a budget of so many connections (0: no limit) among the pools that draw on it.
 pub fn share_out(budget: Budget, limit: u32, pools: &[Arc<SharedPool>]) {
     let members: Vec<Member> =
-        pools.iter().map(|pool| pool.share().member(pool.servers.taken(), budget)).collect();
+        pools.iter().map(|pool| pool.share().member(pool.servers.staying(), budget)).collect();
     let is_asked = limit > 0 && members.iter().any(|member| member.waiting > 0);
     let allowed = if is_asked { allowances(limit, &members) } else { vec![UNBOUNDED; members.len()] };
     for (pool, allowed) in pools.iter().zip(allowed) {
@@ -28,7 +28,7 @@ mod tests {
         for pool in &pools {
             pool.share().set(Some(Sharing { guaranteed: 0, by_demand: true }), 20);
         }
-        (0..4).for_each(|_| assert!(pools[0].servers.take(0)));
+        (0..4).for_each(|_| pools[0].servers.add());
         let divide = |limit| {
             share_out(Budget::Database, limit, &pools);
             [0, 1].map(|place: usize| pools[place].share().allowed(Budget::Database))
@@ -37,9 +37,10 @@ mod tests {
         pools[1].share().change(ShareReport::default(), ShareReport { waiting: 3, ..ShareReport::default() });
         pools[1].share().set_claim(2, true);
         assert_eq!(divide(4), [Some(2), Some(2)]);
-        assert!(pools[0].share().is_over(3) && !pools[0].share().is_over(2));
-        pools[0].share().leaves();
-        assert!(!pools[0].share().is_over(3));
+        let exceeds = |held| pools[0].share().exceeded(held).is_some();
+        assert!(exceeds(3) && !exceeds(2));
+        pools[0].servers.leaves();
+        assert_eq!(pools[0].servers.staying(), 3);
         assert_eq!(divide(0), [None, None]);
         pools[1].share().set(Some(Sharing { guaranteed: 0, by_demand: true }), 1);
         assert_eq!(divide(4), [Some(3), Some(1)], "its size is 1, however many wait");

@@ -6,6 +6,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+/// A server that was idle for so long is not needed by its pool; what was opened is kept for as long at least, as it has cost a login.
+pub const TENURE_US: u64 = 1_000_000;
+
 /// An allowance that is none.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
 
@@ -50,8 +53,6 @@ pub struct PoolShare {
     stuck: AtomicU32,
     /// Bit N: clients of shard N have waited for so long that the pool claims more than it has.
     claims: AtomicU64,
-    /// Servers that are being closed and still count.
-    leaving: AtomicU32,
     /// By [`Budget`].
     allowed: [AtomicU32; 2],
     /// When it has last begun to have a connection, counted in each budget.
@@ -68,7 +69,6 @@ impl Default for PoolShare {
             idle: AtomicU32::new(0),
             stuck: AtomicU32::new(0),
             claims: AtomicU64::new(0),
-            leaving: AtomicU32::new(0),
             allowed: [AtomicU32::new(UNBOUNDED), AtomicU32::new(UNBOUNDED)],
             begun: [AtomicU64::new(0), AtomicU64::new(0)],
         }
@@ -111,17 +111,6 @@ impl PoolShare {
         };
     }
 
-    /// A server is being closed.
-    pub(crate) fn leaves(&self) {
-        self.leaving.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Its socket is gone.
-    pub(crate) fn has_left(&self) {
-        let before = self.leaving.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0, "a server has left twice");
-    }
-
     /// How many connections it may have of a budget; `None` is as many as there are.
     #[must_use]
     pub fn allowed(&self, budget: Budget) -> Option<u32> {
@@ -141,12 +130,6 @@ impl PoolShare {
             .find(|budget| taken > self.allowed[*budget as usize].load(Ordering::Relaxed))
     }
 
-    /// The same, without those that are being closed.
-    #[must_use]
-    pub fn is_over(&self, taken: u32) -> bool {
-        self.exceeded(taken.saturating_sub(self.leaving.load(Ordering::Acquire))).is_some()
-    }
-
     /// It has a connection again.
     pub(crate) fn begins(&self, database: u64, user: u64) {
         self.begun[Budget::Database as usize].store(database, Ordering::Relaxed);
@@ -159,8 +142,8 @@ impl PoolShare {
         self.allowed[budget as usize].store(allowed, Ordering::Relaxed);
     }
 
-    pub(crate) fn member(&self, taken: u32, budget: Budget) -> Member {
-        let held = taken.saturating_sub(self.leaving.load(Ordering::Acquire));
+    /// `held`: its connections, without those that are being closed.
+    pub(crate) fn member(&self, held: u32, budget: Budget) -> Member {
         if !self.takes_part.load(Ordering::Relaxed) {
             return Member { held, stuck: held, ..Member::default() };
         }

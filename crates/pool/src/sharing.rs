@@ -2,11 +2,8 @@
 //!
 //! Owns when clients that wait are a claim on what others have. The division is [`crate::share_out`].
 
-use crate::shares::ShareReport;
-use crate::{Budget, Pool};
-
-/// A server that was idle for so long is not needed by its pool; what was opened is kept for as long at least, as it has cost a login.
-pub const TENURE_US: u64 = 1_000_000;
+use crate::shares::{ShareReport, TENURE_US};
+use crate::{Budget, Pool, SlotCounter};
 
 /// A pool claims more when so many looks in a row have found clients waiting.
 const LOOKS: u8 = 2;
@@ -45,21 +42,25 @@ impl Pool {
 
     /// How many connections of a budget are shared out (0: it has no limit). Those that listen for the clients of a whole pool count in it, and in no pool.
     #[must_use]
-    pub fn left_to_share(&self, budget: Budget) -> u32 {
+    pub fn left_to_share(&self, budget: Budget, now_us: u64) -> u32 {
         let (limit, counts) = match budget {
             Budget::Database => (self.limits.max_db_connections, self.database()),
             Budget::User => (self.limits.max_user_connections, self.user()),
         };
         match limit {
             0 => 0,
-            limit => limit.saturating_sub(counts.listeners.taken()).max(1),
+            limit => {
+                let leased = counts.servers.leased(now_us).unwrap_or(limit);
+                limit.min(leased).saturating_sub(counts.listeners.taken()).max(1)
+            }
         }
     }
 
     /// It has more connections than it may have of a budget that it shares.
     #[must_use]
     pub fn is_over_allowance(&self) -> bool {
-        self.limits.sharing.is_some() && self.shared().share().is_over(self.shared().servers.taken())
+        self.limits.sharing.is_some()
+            && self.shared().share().exceeded(self.shared().servers.staying()).is_some()
     }
 
     /// It takes no part in sharing, or has more than it may have: an idle server of it may be closed for another pool.
@@ -70,12 +71,12 @@ impl Pool {
 
     /// A server of it is being closed: it counts until its socket is gone.
     pub fn server_leaves(&self) {
-        self.shared().share().leaves();
+        self.counters().into_iter().for_each(SlotCounter::leaves);
     }
 
     /// Its socket is gone, and [`Pool::closed`] follows.
     pub fn server_has_left(&self) {
-        self.shared().share().has_left();
+        self.counters().into_iter().for_each(SlotCounter::has_left);
     }
 
     fn tell(&mut self, report: ShareReport) {
@@ -162,7 +163,7 @@ mod tests {
         pools[1].queue.join(1, 0);
         for _ in 0..LOOKS {
             pools.iter_mut().for_each(|pool| pool.tell_share(0, Some(0), true, TENURE_US));
-            let left = pools[1].left_to_share(Budget::Database);
+            let left = pools[1].left_to_share(Budget::Database, TENURE_US);
             share_out(Budget::Database, left, &shared);
         }
         assert!(pools[0].is_over_allowance(), "one of the two listens, and the other pool has waited");

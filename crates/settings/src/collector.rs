@@ -3,6 +3,7 @@
 //!
 //! Owns which URLs and headers are taken. Never looks up a name and never sends anything.
 
+use crate::percent::percent_decode;
 use crate::value::{BadValue, Codec, ValueKind};
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -218,18 +219,6 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
         return Err("a value has characters that a header cannot have");
     }
     Ok((name, value))
-}
-
-/// Undoes percent-encoding; None where two digits are missing behind a `%`, or it is no text.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let digits = part.get(..2).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

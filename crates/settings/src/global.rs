@@ -11,6 +11,7 @@ use crate::codec::{
     PeerId, Percent, Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds,
 };
 use crate::collector::{Endpoint, Headers, Webhook};
+use crate::fleet::{FleetNode, FleetStore, LeaseTime};
 use crate::ldap::LdapRule;
 use crate::pool_size::PoolSize;
 use crate::table::{Row, default_of, live_row};
@@ -166,6 +167,33 @@ live {
         "How often the serial numbers of the zones of host names are checked; a new one has all names of its zone looked up again. 0 is never.";
     guaranteed_connections: u32, Limit, "0", Reload,
         "Server connections that each pool gets of a limit that pools share (connection_sharing) while its clients ask for them; others may have them until then. 0 guarantees none.",
+        own;
+    fleet: FleetStore, FleetStore, "none", Restart,
+        "Weir's own. The store by which the nodes of a fleet share limits of server connections: `etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`. pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
+        own;
+    fleet_lease_time: Duration, LeaseTime, "10", Restart,
+        "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",
+        own;
+    fleet_min_servers: u32, Limit, "1", Reload,
+        "Weir's own. Server connections of each shared limit that every node of the fleet may have without asking, also while the store is gone; of a limit smaller than fleet_nodes times this, the whole part of it for each node. The same on all nodes.",
+        own;
+    fleet_node: Option<String>, FleetNode, "", Restart,
+        "Weir's own. The id of this node in its fleet: letters, digits, dots, hyphens and underscores, and no other node's. Empty is the name of the host.",
+        own;
+    fleet_nodes: u32, Positive, "3", Reload,
+        "Weir's own. How many nodes the fleet has at most: so many times fleet_min_servers is set aside of each shared limit. The same on all nodes.",
+        own;
+    fleet_tls_ca_file: Option<String>, Text, "", Restart,
+        "Weir's own. Certificates (PEM) by which the store's are checked; with it, the store is reached by TLS.",
+        own;
+    fleet_tls_cert_file: Option<String>, Text, "", Restart,
+        "Weir's own. Certificate (with its chain, PEM) that is shown to the store; needs fleet_tls_key_file.",
+        own;
+    fleet_tls_key_file: Option<String>, Text, "", Restart,
+        "Weir's own. Private key (PEM) of fleet_tls_cert_file.",
+        own;
+    fleet_user: Option<String>, Text, "", Reload,
+        "Weir's own. User that looks in PostgreSQL whether connections of a node that is gone are still there, before their slots are used again; its password is in auth_file. Empty is the user of the entry, else auth_user. It needs CONNECT and nothing else.",
         own;
     idle_transaction_timeout: Duration, Seconds, "0", Reload,
         "Closes clients that were idle inside a transaction for longer. 0 is never.";

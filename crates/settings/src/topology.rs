@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::Endpoint;
-use crate::collector::percent_decode;
+use crate::percent::percent_decode;
 use crate::value::{BadValue, Codec, ValueKind};
 
 /// More members than this are taken for nonsense.

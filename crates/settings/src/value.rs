@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::etcd_url::EtcdUrlError;
+
 /// Reads and shows one shape of value.
 pub(crate) trait Codec {
     /// What the program works with.
@@ -55,6 +57,8 @@ pub enum ValueKind {
     List,
     /// `probe`, or `patroni` with URLs.
     Topology,
+    /// `none`, or the URL of a store.
+    FleetStore,
     /// `auto` or a number from 1 on.
     Threads,
     /// `auto` or a number from 0 on.
@@ -84,6 +88,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Secret => "text, never shown",
             ValueKind::List => "comma-separated list",
             ValueKind::Topology => "probe, or patroni with URLs",
+            ValueKind::FleetStore => "none, or a URL",
             ValueKind::Threads | ValueKind::PoolSize => "auto or number",
             ValueKind::Choice(words) => return out.write_str(&words.join(" | ")),
         })
@@ -122,6 +127,10 @@ pub enum BadValue {
     NotHeaders(&'static str),
     /// Neither `probe` nor `patroni` with URLs, and why.
     NotATopology(&'static str),
+    /// Neither `none` nor the URL of a store, and why.
+    NotAFleetStore(EtcdUrlError),
+    /// Not the id of a node.
+    NotANode,
     /// Not names with weights, and why.
     NotWeights(&'static str),
 }
@@ -144,6 +153,11 @@ impl fmt::Display for BadValue {
                 write!(out, "is not a URL like http://127.0.0.1:4318: {why}")
             }
             BadValue::NotHeaders(why) => write!(out, "is not a list of headers: {why}"),
+            BadValue::NotAFleetStore(why) => {
+                write!(out, "is neither none nor a URL like etcd://127.0.0.1:2379/weir: {why}")
+            }
+            BadValue::NotANode => out
+                .write_str("is not an id of a node: 1 to 63 letters, digits, dots, hyphens and underscores"),
             BadValue::NotWeights(why) => write!(out, "is not a list like alice=3,bob=2: {why}"),
             BadValue::NotATopology(why) => {
                 write!(out, "is neither probe nor patroni with URLs like http://127.0.0.1:8008: {why}")

@@ -17,6 +17,8 @@ pub(crate) enum CloseReason<'a> {
     LifetimeOver,
     /// The pool's size was reduced.
     PoolTooLarge,
+    /// Another node of the fleet needs the place.
+    SlotGivenBack,
     /// The pool is forgotten.
     PoolIdle,
     /// RELOAD: it is connected to something else than the configuration says.
@@ -101,6 +103,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::IdleTimeout => "server idle timeout",
             CloseReason::LifetimeOver => "server lifetime over",
             CloseReason::PoolTooLarge => "too many servers in the pool",
+            CloseReason::SlotGivenBack => "another node of the fleet needs the connection",
             CloseReason::PoolIdle => "idle pool",
             CloseReason::ConfigurationChanged | CloseReason::ClusterForgotten => {
                 "database configuration changed"

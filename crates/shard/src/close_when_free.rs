@@ -43,6 +43,11 @@ impl CloseWhenFree {
             || matches!(self.0, Some(CloseReason::ConfigurationChanged | CloseReason::HostMoved))
     }
 
+    /// Its login says nothing of the next: it is not wanted any more.
+    pub(crate) fn is_withdrawn(self) -> bool {
+        self.is_obsolete() || self.0 == Some(CloseReason::SlotGivenBack)
+    }
+
     /// It is of the time before RECONNECT: what it says of its cluster is forgotten.
     pub(crate) fn is_before_reconnect(self) -> bool {
         self.0 == Some(CloseReason::ClusterForgotten)

@@ -10,8 +10,8 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::link::{
-    checkout, client_end, internal_query, listener, opening, overload, pins, quotas, sequences, server_end,
-    shares,
+    checkout, client_end, fleet, internal_query, listener, opening, overload, pins, quotas, sequences,
+    server_end, shares,
 };
 use crate::local_pools::table::PoolId;
 use crate::pools::{auto_size, standbys, unused};
@@ -323,10 +323,12 @@ impl ShardState {
     fn check_pool(&mut self, pool_id: PoolId) {
         crate::link::left_behind::leave_old_primary(&mut self.core, pool_id);
         self.close_stale_servers(pool_id);
+        fleet::close_surplus(&mut self.core, pool_id);
         pins::serve(&mut self.core, pool_id);
         sequences::yield_to_waiters(&mut self.core, pool_id);
         if let Some(local_pool) = self.core.local_pools.get_mut(pool_id) {
             local_pool.pool.tell_waiting(self.core.now.mono_us);
+            local_pool.pool.tell_unused(self.core.now.mono_us);
             local_pool.pool.queue.look_again();
         }
         auto_size::look(&mut self.core, pool_id);

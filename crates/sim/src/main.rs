@@ -101,8 +101,9 @@ impl Order {
     fn obey(&self) -> ExitCode {
         if self.bugs {
             let mut out = std::io::stdout().lock();
-            // The simulator has no event loop.
-            let mut own = planted::BUGS.iter().filter(|bug| !bug.starts_with("loop_"));
+            // The simulator has no event loop and no fleet.
+            let is_own = |bug: &&&str| !bug.starts_with("loop_") && !bug.starts_with("fleet_");
+            let mut own = planted::BUGS.iter().filter(is_own);
             let _ = own.try_for_each(|bug| writeln!(out, "{bug}"));
             return ExitCode::SUCCESS;
         }

@@ -112,6 +112,8 @@ impl Control {
             Input::Report(Report::ServerQueryDone { request, answer }) => {
                 self.server_answered(request.0, &answer)
             }
+            // The fleet thread has asked.
+            Input::Report(Report::Backends { .. }) => {}
             Input::Report(Report::ConsoleLeft) => self.console_left(),
             Input::Takeover(what) => self.takeover_event(what),
             Input::Signal(signal) => self.signal(signal),

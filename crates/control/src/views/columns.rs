@@ -364,6 +364,40 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW FLEET.
+    FleetColumn {
+        Node: text "node",
+        IsOwn: int "is_own",
+        State: text "state",
+        Address: text "address",
+        Version: text "version",
+        Clients: int "clients",
+        Servers: int "servers",
+        Leased: numeric "leased",
+        Wanted: numeric "wanted",
+        Detail: text "detail",
+    }
+}
+
+columns! {
+    /// The columns of SHOW FLEET_BUDGETS.
+    FleetBudgetColumn {
+        Kind: text "kind",
+        Database: text "database",
+        User: text "user",
+        Host: text "host",
+        Limit: int "limit",
+        Floor: int "floor",
+        Shared: int "shared",
+        Leased: int "leased",
+        LeasedTotal: int "leased_total",
+        WantedTotal: int "wanted_total",
+        Orphaned: int "orphaned",
+        Detail: text "detail",
+    }
+}
+
+columns! {
     /// The columns of SHOW QUOTAS.
     QuotaColumn {
         Subject: text "subject",
@@ -505,6 +539,12 @@ pub const POOL_SIZES: TypedView<PoolSizeColumn> = TypedView::new("POOL_SIZES");
 
 /// SHOW QUEUES.
 pub const QUEUES: TypedView<QueueColumn> = TypedView::new("QUEUES");
+
+/// SHOW FLEET.
+pub const FLEET: TypedView<FleetColumn> = TypedView::new("FLEET");
+
+/// SHOW FLEET_BUDGETS.
+pub const FLEET_BUDGETS: TypedView<FleetBudgetColumn> = TypedView::new("FLEET_BUDGETS");
 
 /// SHOW QUOTAS.
 pub const QUOTAS: TypedView<QuotaColumn> = TypedView::new("QUOTAS");

@@ -1,8 +1,8 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{
-    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, HostLag, HostRole, Listing, PoolRow, PoolSizeRow,
-    QueueRow, ShardRow, SocketRow, Subject, UserRow,
+    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, FleetBudgetRow, FleetNodeRow, HostLag, HostRole,
+    Listing, PoolRow, PoolSizeRow, QueueRow, ShardRow, SocketRow, Subject, UserRow,
 };
 use telemetry::{Counters, ServerWait, ServerWaits, Wait, Waits};
 
@@ -29,6 +29,8 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Spans => spans(),
         Subject::Quotas => quotas(),
         Subject::PoolSizes => pool_sizes(),
+        Subject::FleetNodes => fleet_nodes(),
+        Subject::FleetBudgets => fleet_budgets(),
     }
 }
 
@@ -265,6 +267,34 @@ fn quotas() -> Listing {
         period_ends_s: Some(1_764_288_000),
         state: quota::State::Soft,
         members: None,
+    }])
+}
+
+fn fleet_nodes() -> Listing {
+    Listing::FleetNodes(vec![FleetNodeRow {
+        node: "weir-0".into(),
+        is_own: true,
+        state: "up",
+        version: env!("CARGO_PKG_VERSION").into(),
+        clients: Some(40),
+        servers: Some(6),
+        leased: 5,
+        wanted: 5,
+        ..FleetNodeRow::default()
+    }])
+}
+
+fn fleet_budgets() -> Listing {
+    Listing::FleetBudgets(vec![FleetBudgetRow {
+        kind: "database",
+        database: "app".into(),
+        limit: 20,
+        floor: 1,
+        shared: 17,
+        leased: 5,
+        leased_total: 11,
+        wanted_total: 11,
+        ..FleetBudgetRow::default()
     }])
 }
 

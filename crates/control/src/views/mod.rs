@@ -12,6 +12,7 @@ mod durations;
 #[cfg(test)]
 mod example;
 mod fixed;
+mod fleet;
 mod internals;
 mod peers;
 mod pins;
@@ -37,12 +38,12 @@ use crate::topology::Topologies;
 
 pub use columns::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
-    ListColumn, PIN_TOTALS, PINS, POOL_SIZES, POOLS, PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn,
-    QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn,
-    QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS,
-    STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView,
-    ViewColumn, WAITS, WaitColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FleetBudgetColumn, FleetColumn,
+    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOL_SIZES, POOLS,
+    PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES,
+    QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS,
+    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
+    SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -162,6 +163,10 @@ pub static VIEWS: &[View] = &[
         ..whole("FDS", internals::FDS, &[Subject::Listeners, Subject::Descriptors], internals::descriptors)
     }
     .different("shows no secret and sends no descriptor: Weir's takeover does not use it"),
+    typed(FLEET, &[Subject::FleetNodes], fleet::nodes)
+        .own("nodes of the fleet: state, load, and the slots that each has leased of shared limits"),
+    typed(FLEET_BUDGETS, &[Subject::FleetBudgets], fleet::budgets)
+        .own("limits of server connections that the nodes of the fleet share, and who has how much of them"),
     View { is_help: true, ..whole("HELP", &[], &[], |_| Vec::new()) },
     typed(HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms)
         .own("how long clients waited, transactions and queries took"),

@@ -94,6 +94,7 @@ impl<'a> Run<'a> {
             listeners,
             log: Arc::new(|_| {}),
             reports: Arc::new(|_| {}),
+            want_slots: None,
         };
         let told = Arc::clone(&shared);
         let engine = Engine::start_with(plan, move |seat| ModelShard {

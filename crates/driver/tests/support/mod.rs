@@ -300,6 +300,7 @@ pub fn plan(setup: &Setup, seen: &Arc<Seen>) -> Plan {
         listeners: Listeners::open(&setup.config.global, Vec::new()).unwrap(),
         log: Arc::new(move |record| told.log.lock().unwrap().push(record.text)),
         reports: Arc::new(|_| {}),
+        want_slots: None,
     }
 }
 

@@ -113,7 +113,7 @@ impl Cancels {
                 pool.waiting.pop_front();
                 continue;
             };
-            if !pool.taken.servers.take(most) {
+            if pool.taken.servers.take(most, core.now.mono_us).is_err() {
                 return; // Another shard may have them all: it is tried again with every tick.
             }
             pool.waiting.pop_front();

@@ -14,7 +14,7 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{
-    checkout, client_end, fair, greet, internal_query, opening, permits, pins, quotas, server_end,
+    checkout, client_end, fair, fleet, greet, internal_query, opening, permits, pins, quotas, server_end,
     server_waits, shares,
 };
 use crate::local_pools::local_pool::limits;
@@ -54,6 +54,8 @@ impl ShardState {
             Command::Cancel { key } => cancel::cancel_for_takeover(&mut self.core, &key),
             Command::CacheNews(news) => self.cache_news(news),
             Command::ServerWaits(sample) => server_waits::sampled(&mut self.core, &sample),
+            Command::SlotsChanged => fleet::slots_changed(&mut self.core),
+            Command::ListBackends { audit } => fleet::list_backends(&mut self.core, audit),
             Command::Reply(reply) => self.console.console_reply(&mut self.core, reply),
             Command::RunServerQuery { request, query } => {
                 self.auth_queries.query_for_control(&mut self.core, request, *query)

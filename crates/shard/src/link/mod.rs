@@ -11,6 +11,7 @@ pub(crate) mod dedicated;
 pub(crate) mod deferred_begin;
 pub(crate) mod fair;
 pub(crate) mod first_message;
+pub(crate) mod fleet;
 pub(crate) mod greet;
 pub(crate) mod hand_over;
 pub(crate) mod internal_query;

@@ -116,7 +116,12 @@ pub(crate) fn serve_or_open(core: &mut Core, pool_id: PoolId) {
         }
         let keeps_minimum = local_pool.keeps_minimum();
         let Some(open_for) = local_pool.pool.next_to_open(now_us, keeps_minimum) else { return };
-        match local_pool.pool.take_permit(open_for, now_us) {
+        let permit = local_pool.pool.take_permit(open_for, now_us);
+        if local_pool.pool.lacks_slots() {
+            local_pool.pool.tell_waiting(now_us);
+            core.pool_registry.want_slots();
+        }
+        match permit {
             Permit::Taken { reserve } => open(core, pool_id, open_for, reserve),
             _ if make_room(core, pool_id) => return,
             Permit::PoolFull => return permits::request_permit(core, pool_id),

@@ -160,15 +160,15 @@ pub(crate) fn login_over(core: &mut Core, conn: ConnId) {
     if !server.is_logging_in() {
         return;
     }
-    let (open_for, is_obsolete) = (server.opened_for(), server.close_when_free.is_obsolete());
+    let (open_for, is_withdrawn) = (server.opened_for(), server.close_when_free.is_withdrawn());
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
-        match is_obsolete {
+        match is_withdrawn {
             true => local_pool.pool.login_withdrawn(open_for),
             false => local_pool.login_ended_badly(open_for, now_us),
         }
     }
     opening::unbind(core, conn);
-    if !is_obsolete {
+    if !is_withdrawn {
         standbys::note_failure(core, conn);
     }
 }
@@ -214,6 +214,9 @@ pub(crate) fn reason_to_close_in(
             || local_pool.pool.is_to_shrink(leaving_servers(core, server.pool)));
     if oversized && local_pool.pool.is_oversized(leaving_servers(core, server.pool)) {
         return Some(CloseReason::PoolTooLarge);
+    }
+    if local_pool.pool.is_over_lease(core.now.mono_us) {
+        return Some(CloseReason::SlotGivenBack);
     }
     if permits::is_permit_requested(core, local_pool, server)
         || shares::is_to_give_up(local_pool, server, core.now.mono_us)

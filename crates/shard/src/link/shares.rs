@@ -34,7 +34,7 @@ pub(crate) fn look(core: &mut Core) {
         let stuck = stuck.get(&pool_id).copied().unwrap_or(0);
         local_pool.pool.tell_share(shard, Some(stuck), true, now_us);
         if local_pool.pool.shared().share().is_bounded() || !local_pool.pool.queue.is_empty() {
-            budgets.extend(budgets_of(local_pool));
+            budgets.extend(budgets_of(local_pool, now_us));
         }
     }
     for (budget, name, limit) in budgets {
@@ -43,10 +43,10 @@ pub(crate) fn look(core: &mut Core) {
 }
 
 /// The limits that a pool shares with others, each with its name and how many connections of it are shared.
-fn budgets_of(local_pool: &LocalPool) -> impl Iterator<Item = (Budget, Arc<str>, u32)> {
+fn budgets_of(local_pool: &LocalPool, now_us: u64) -> impl Iterator<Item = (Budget, Arc<str>, u32)> {
     let names = [(Budget::Database, &local_pool.database_name), (Budget::User, &local_pool.user)];
     names
-        .map(|(budget, name)| (budget, Arc::clone(name), local_pool.pool.left_to_share(budget)))
+        .map(|(budget, name)| (budget, Arc::clone(name), local_pool.pool.left_to_share(budget, now_us)))
         .into_iter()
         .filter(|(_, _, limit)| *limit > 0)
 }
@@ -95,7 +95,7 @@ pub(crate) fn ask(core: &mut Core, pool_id: PoolId, limit: LimitOf) -> bool {
     }
     local_pool.share_asked_us = now_us;
     local_pool.pool.tell_share(shard, None, false, now_us);
-    let budgets: Vec<_> = budgets_of(local_pool).collect();
+    let budgets: Vec<_> = budgets_of(local_pool, now_us).collect();
     for (budget, name, limit) in budgets {
         pool::share_out(budget, limit, &core.pool_registry.pools_of(budget, &name));
     }

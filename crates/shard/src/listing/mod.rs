@@ -94,7 +94,12 @@ impl ShardState {
                 self.list_of_databases(request, subject)
             }
             // The process's, not a shard's.
-            Subject::Listeners | Subject::Hosts | Subject::Zones | Subject::Quotas => {}
+            Subject::Listeners
+            | Subject::Hosts
+            | Subject::Zones
+            | Subject::Quotas
+            | Subject::FleetNodes
+            | Subject::FleetBudgets => {}
         }
     }
 

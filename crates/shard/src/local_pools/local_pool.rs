@@ -213,6 +213,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
         max_db_connections: config.max_db_connections(database),
         max_user_connections: config.max_user_connections(user),
+        in_fleet: config.global.fleet.is_some(),
         sharing: match config.connection_sharing(database) {
             ConnectionSharing::None => None,
             mode => Some(Sharing {

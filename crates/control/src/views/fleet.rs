@@ -1,0 +1,48 @@
+//! SHOW FLEET and SHOW FLEET_BUDGETS: the nodes of the fleet, and the limits that they share.
+
+use messages::{Cell, FleetBudgetRow, FleetNodeRow};
+
+use super::ViewContext;
+
+pub(super) fn nodes(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.fleet_nodes.iter().map(node).collect()
+}
+
+fn node(row: &FleetNodeRow) -> Vec<Cell> {
+    let count = |count: Option<u32>| count.map_or(Cell::Null, |count| Cell::Number(count.into()));
+    vec![
+        (&*row.node).into(),
+        Cell::Number(row.is_own.into()),
+        row.state.into(),
+        row.address.as_str().into(),
+        row.version.as_str().into(),
+        count(row.clients),
+        count(row.servers),
+        Cell::Sum(row.leased),
+        Cell::Sum(row.wanted),
+        row.detail.as_str().into(),
+    ]
+}
+
+pub(super) fn budgets(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.fleet_budgets.iter().map(budget).collect()
+}
+
+fn budget(row: &FleetBudgetRow) -> Vec<Cell> {
+    let name = |name: &str| if name.is_empty() { Cell::Null } else { name.into() };
+    let count = |count: u32| Cell::Number(count.into());
+    vec![
+        row.kind.into(),
+        name(&row.database),
+        name(&row.user),
+        name(&row.host),
+        count(row.limit),
+        count(row.floor),
+        count(row.shared),
+        count(row.leased),
+        count(row.leased_total),
+        count(row.wanted_total),
+        count(row.orphaned),
+        row.detail.as_str().into(),
+    ]
+}

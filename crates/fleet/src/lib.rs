@@ -1,0 +1,26 @@
+//! A fleet: nodes (processes of Weir) that share budgets of server connections by way of a store.
+#![forbid(unsafe_code)]
+
+#[allow(missing_docs, reason = "many fields say all by their names")]
+mod budget;
+mod config;
+mod fair;
+mod ledger;
+mod ledgers;
+mod membership;
+mod node;
+mod reclaim;
+mod reports;
+#[allow(missing_docs, reason = "many fields say all by their names")]
+mod status;
+#[allow(missing_docs, reason = "many fields say all by their names")]
+mod store;
+mod text;
+
+pub use budget::{BudgetKind, BudgetName, Division};
+pub use config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};
+pub use node::Node;
+pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
+pub use store::{
+    Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,
+};

@@ -1,0 +1,150 @@
+//! What events do to a node.
+
+use std::collections::BTreeSet;
+
+use super::{Node, context};
+use crate::ledger::Context;
+use crate::ledgers::Index;
+use crate::membership::Turn;
+use crate::store::{CallId, Event, NodeId, NodeRecord, Object};
+use crate::text::Entry;
+
+/// A swap met a change that the watch does not show: everything is read again after this.
+const STALE_US: u64 = 3_000_000;
+
+impl Node {
+    /// An answer or a change.
+    pub fn handle(&mut self, event: Event, now_us: u64) {
+        if self.membership.advance(now_us) == Turn::Over {
+            self.session_over();
+        }
+        match event {
+            Event::Renewed { .. } | Event::IdTaken { .. } | Event::Expired { .. } | Event::Left { .. } => {
+                self.handle_membership(&event, now_us);
+            }
+            Event::Unanswered { call, .. } => {
+                self.handle_membership(&event, now_us);
+                self.not_swapped(call, now_us);
+                let _ = self.ledgers.answered(call, |ledger| ledger.unanswered(call, now_us));
+            }
+            Event::Conflict { call } => {
+                self.not_swapped(call, now_us);
+                let _ = self.ledgers.answered(call, |ledger| ledger.conflicted(call, now_us + STALE_US));
+            }
+            Event::Swapped { call, revision } => {
+                match self.ledgers.answered(call, |ledger| ledger.swapped(call, revision, now_us)) {
+                    Some(at) => self.ledgers.note_orphans(at, &context!(self, now_us)),
+                    None => {
+                        if let Some(audit) = self.reports.swapped(call, revision) {
+                            self.reclaim.called(call, audit, now_us);
+                        }
+                    }
+                }
+            }
+            Event::Snapshot { call, nodes, objects } if self.watch.has_read(call) => {
+                self.snapshot(nodes, &objects, now_us);
+            }
+            Event::NodeSeen { watch, id, record } if self.watch.is_of(watch) => {
+                self.node_seen(id, record, now_us);
+            }
+            Event::NodeGone { watch, id } if self.watch.is_of(watch) => self.node_gone(&id, now_us),
+            Event::Changed { watch, object } if self.watch.is_of(watch) => {
+                let _ = self.changed(&object, now_us);
+            }
+            Event::WatchLost { watch, .. } if self.watch.lost(watch, now_us) => self.reclaim.stop(),
+            Event::Backends { call, budgets } => self.reclaim.listed(call, budgets, now_us),
+            Event::Foreign { what } => self.foreign = Some(what),
+            _ => {}
+        }
+    }
+
+    fn handle_membership(&mut self, event: &Event, now_us: u64) {
+        let taken = self.membership.taken().map(|record| record.session);
+        let (turn, request) = self.membership.handle(event, self.calls.next(), now_us);
+        self.outbox.extend(request);
+        match turn {
+            Turn::None => {}
+            Turn::Joined => {
+                if let Some(session) = taken {
+                    self.reclaim.node_gone(&self.config.id, session, now_us);
+                }
+                self.session_begun(now_us);
+            }
+            Turn::Over => self.session_over(),
+        }
+    }
+
+    fn not_swapped(&mut self, call: CallId, now_us: u64) {
+        self.reports.not_swapped(call, now_us);
+    }
+
+    fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
+        let before = std::mem::take(&mut self.live);
+        self.live = nodes.into_iter().collect();
+        for (id, record) in &before {
+            if self.live.get(id).is_none_or(|now| now.session != record.session) {
+                self.reclaim.node_gone(id, record.session, now_us);
+            }
+        }
+        self.foreign = None;
+        let present: BTreeSet<Index> =
+            objects.iter().filter_map(|object| self.changed(object, now_us)).collect();
+        self.ledgers.after_snapshot(&present);
+        self.reports.after_snapshot(objects);
+        self.note_all_orphans(now_us);
+    }
+
+    fn node_seen(&mut self, id: NodeId, record: NodeRecord, now_us: u64) {
+        let session = record.session;
+        let before = self.live.insert(id.clone(), record).map(|record| record.session);
+        if before == Some(session) {
+            return;
+        }
+        if let Some(before) = before {
+            self.reclaim.node_gone(&id, before, now_us);
+        }
+        self.touch_entries_of(&id, now_us);
+    }
+
+    fn node_gone(&mut self, id: &NodeId, now_us: u64) {
+        if let Some(record) = self.live.remove(id) {
+            self.reclaim.node_gone(id, record.session, now_us);
+            self.reports.node_gone();
+            self.touch_entries_of(id, now_us);
+        }
+    }
+
+    /// The budgets in which a node has entries, and those in which nodes that are gone have some, are looked at again.
+    fn touch_entries_of(&mut self, id: &NodeId, now_us: u64) {
+        for at in self.ledgers.indexes() {
+            let context = context!(self, now_us);
+            let is_concerned = |entry: &Entry| entry.node == *id || context.is_orphan(entry);
+            if self.ledgers.get(at).is_some_and(|ledger| ledger.entries().iter().any(is_concerned)) {
+                self.ledgers.note_orphans(at, &context);
+                self.ledgers.touch(at);
+            }
+        }
+    }
+
+    fn note_all_orphans(&mut self, now_us: u64) {
+        for at in self.ledgers.indexes() {
+            self.ledgers.note_orphans(at, &context!(self, now_us));
+        }
+    }
+
+    /// The budget whose object this is, if it is one of a budget.
+    fn changed(&mut self, object: &Object, now_us: u64) -> Option<Index> {
+        if let Some(result) = self.reports.heard(object) {
+            if let Err(what) = result {
+                self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
+            }
+            return None;
+        }
+        let at = self.ledgers.heard(object)?;
+        self.ledgers.note_orphans(at, &context!(self, now_us));
+        if let Some(what) = self.ledgers.get(at).and_then(crate::ledger::Ledger::foreign) {
+            self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
+        }
+        Some(at)
+    }
+}

@@ -1,0 +1,476 @@
+//! Single nodes and pairs of them against a store that answers at once.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use weir_fleet::{
+    Allowance, Backend, BudgetKind, BudgetName, CallId, Event, Node, NodeConfig, NodeRecord, NodeState,
+    Object, ObjectName, PeerState, Request, Revision, SessionId, Usage,
+};
+
+const LEASE_US: u64 = 10_000_000;
+const SECOND: u64 = 1_000_000;
+
+fn pool(at: usize) -> BudgetName {
+    BudgetName {
+        kind: BudgetKind::Pool,
+        database: format!("d{at}").into(),
+        user: "u".into(),
+        host: "".into(),
+    }
+}
+
+fn slots_object(name: &BudgetName) -> ObjectName {
+    ObjectName(["slots", "pool", &name.database, &name.user].map(str::to_owned).to_vec())
+}
+
+fn config(id: &str, nodes: u32) -> NodeConfig {
+    NodeConfig {
+        id: id.into(),
+        address: "h:1".to_owned(),
+        version: "v".to_owned(),
+        started_s: 1,
+        nodes,
+        min_servers: 1,
+    }
+}
+
+/// One node, and the store that it talks to, which other entries can be put into.
+struct Bench {
+    node: Node,
+    now_us: u64,
+    records: BTreeMap<String, NodeRecord>,
+    objects: BTreeMap<ObjectName, (Revision, Vec<u8>)>,
+    revision: u64,
+    watch: Option<CallId>,
+    requests: Vec<Request>,
+    /// Requests are answered.
+    is_up: bool,
+    lists: BTreeMap<BudgetName, Vec<Backend>>,
+    own: Vec<Backend>,
+    /// What the last question left out.
+    except: Vec<BudgetName>,
+}
+
+impl Bench {
+    fn new(node: Node) -> Bench {
+        Bench {
+            node,
+            now_us: 1_000,
+            records: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            revision: 0,
+            watch: None,
+            requests: Vec::new(),
+            is_up: true,
+            lists: BTreeMap::new(),
+            own: Vec::new(),
+            except: Vec::new(),
+        }
+    }
+
+    fn with_budget(limit: u32, nodes: u32) -> Bench {
+        let mut node = Node::new(config("b", nodes), SessionId(7), 1_000);
+        node.set_budgets(&[(pool(0), limit)], 1_000);
+        let mut bench = Bench::new(node);
+        bench.settle();
+        bench
+    }
+
+    /// Answers until the node asks for nothing more.
+    fn settle(&mut self) {
+        loop {
+            while let Some(question) = self.node.backends_question(self.now_us) {
+                self.except = question.except;
+                self.node.set_own_backends(question.audit, &self.own, self.now_us);
+            }
+            let Some(request) = self.node.poll(self.now_us) else { return };
+            self.requests.push(request.clone());
+            if self.is_up {
+                self.answer(request);
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) {
+        let id = "b".to_owned();
+        let event = match request {
+            Request::Join { call, record } => match self.records.get(&id) {
+                Some(by) => Event::IdTaken { call, by: by.clone() },
+                None => {
+                    self.records.insert(id, record);
+                    Event::Renewed { call, lease_us: LEASE_US }
+                }
+            },
+            Request::Renew { call, record } => {
+                self.records.insert(id, record);
+                Event::Renewed { call, lease_us: LEASE_US }
+            }
+            Request::Leave { call, session } => {
+                self.records.retain(|_, record| record.session != session);
+                Event::Left { call }
+            }
+            Request::Watch { call } => {
+                self.watch = Some(call);
+                let nodes =
+                    self.records.iter().map(|(id, record)| (id.as_str().into(), record.clone())).collect();
+                let objects = self.objects.iter().map(|(name, (revision, contents))| Object {
+                    name: name.clone(),
+                    revision: *revision,
+                    contents: Some(contents.clone()),
+                });
+                Event::Snapshot { call, nodes, objects: objects.collect() }
+            }
+            Request::Swap { call, name, expected, contents } => {
+                let present = self.objects.get(&name).map_or(Revision::ABSENT, |(revision, _)| *revision);
+                if present == expected {
+                    let revision = self.write(name, contents);
+                    Event::Swapped { call, revision }
+                } else {
+                    Event::Conflict { call }
+                }
+            }
+            Request::ListBackends { call, budgets } => {
+                let lists = budgets
+                    .into_iter()
+                    .filter_map(|name| Some((name.clone(), self.lists.get(&name)?.clone())));
+                Event::Backends { call, budgets: lists.collect() }
+            }
+        };
+        self.node.handle(event, self.now_us);
+    }
+
+    fn write(&mut self, name: ObjectName, contents: Option<Vec<u8>>) -> Revision {
+        self.revision += 1;
+        let revision = Revision(self.revision);
+        match &contents {
+            Some(contents) => drop(self.objects.insert(name.clone(), (revision, contents.clone()))),
+            None => drop(self.objects.remove(&name)),
+        }
+        if let Some(watch) = self.watch {
+            let object = Object { name, revision, contents };
+            self.node.handle(Event::Changed { watch, object }, self.now_us);
+        }
+        revision
+    }
+
+    /// Another node writes.
+    fn put(&mut self, name: ObjectName, text: &str) {
+        self.write(name, Some(text.as_bytes().to_vec()));
+        self.settle();
+    }
+
+    fn text(&self) -> Option<String> {
+        let (_, contents) = self.objects.get(&slots_object(&pool(0)))?;
+        Some(String::from_utf8(contents.clone()).unwrap())
+    }
+
+    /// Time passes, with all deadlines in between.
+    fn pass(&mut self, us: u64) {
+        let end_us = self.now_us + us;
+        while let Some(due_us) = self.node.deadline_us().filter(|due_us| *due_us <= end_us) {
+            self.now_us = due_us.max(self.now_us + 1);
+            self.settle();
+        }
+        self.now_us = end_us.max(self.now_us);
+        self.settle();
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.node.allowance(&pool(0))
+    }
+
+    fn use_slots(&mut self, open: u32, waiting: u32) {
+        let version = self.allowance().version;
+        self.use_slots_as_of(open, waiting, version);
+    }
+
+    fn use_slots_as_of(&mut self, open: u32, waiting: u32, version: u64) {
+        self.node.set_usage(&pool(0), Usage { open, in_use: open, waiting, version }, self.now_us);
+        self.settle();
+    }
+
+    fn swaps(&self) -> usize {
+        self.requests.iter().filter(|request| matches!(request, Request::Swap { .. })).count()
+    }
+
+    fn see(&mut self, id: &str, session: u64) {
+        let record = NodeRecord {
+            session: SessionId(session),
+            address: String::new(),
+            version: String::new(),
+            started_s: 0,
+            clients: 0,
+            servers: 0,
+            is_draining: true,
+        };
+        self.records.insert(id.to_owned(), record.clone());
+        let watch = self.watch.unwrap();
+        self.node.handle(Event::NodeSeen { watch, id: id.into(), record }, self.now_us);
+        self.settle();
+    }
+}
+
+#[test]
+fn slots_are_taken_when_clients_wait_and_come_back_when_unused() {
+    let mut bench = Bench::with_budget(10, 2);
+    assert_eq!(bench.allowance().slots, 1);
+    assert!(bench.node.sure_until_us() > 5 * SECOND);
+    bench.use_slots(1, 4);
+    assert_eq!(bench.allowance().slots, 5);
+    assert_eq!(bench.text().unwrap(), "weir-fleet 1\nb 0000000000000007 4 4 8\n");
+    bench.use_slots(2, 0);
+    bench.pass(900_000);
+    assert_eq!(bench.allowance().slots, 5);
+    let before = bench.allowance().version;
+    bench.pass(200_000);
+    assert_eq!(bench.allowance().slots, 2);
+    // A usage that was read before the allowance fell says nothing.
+    bench.use_slots_as_of(2, 0, before);
+    assert!(bench.text().unwrap().contains(" 4 4 8"));
+    bench.use_slots(2, 0);
+    assert!(bench.text().unwrap().contains(" 1 1 8"));
+    bench.use_slots(0, 0);
+    bench.pass(2 * SECOND);
+    bench.use_slots(0, 0);
+    assert_eq!(bench.text(), None);
+    assert_eq!(bench.allowance().slots, 1);
+}
+
+#[test]
+fn what_others_want_more_is_given_as_far_as_connections_are_closed() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.see("a", 3);
+    bench.use_slots(0, 20);
+    bench.use_slots(9, 5);
+    assert_eq!(bench.allowance().slots, 9);
+    bench.put(slots_object(&pool(0)), "weir-fleet 1\na 0000000000000003 0 8 8\nb 0000000000000007 8 8 8\n");
+    assert_eq!(bench.allowance().slots, 5);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 8 "));
+    bench.pass(SECOND);
+    bench.use_slots(7, 5);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 6 "), "{:?}", bench.text());
+    bench.pass(SECOND);
+    bench.use_slots(5, 5);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 4 "), "{:?}", bench.text());
+    let writes = bench.swaps();
+    bench.pass(5 * SECOND);
+    assert_eq!(bench.swaps(), writes, "the division is reached");
+}
+
+#[test]
+fn nothing_is_written_at_rest() {
+    let mut node = Node::new(config("b", 10), SessionId(7), 1_000);
+    let budgets: Vec<_> = (0..1_000).map(|at| (pool(at), 100)).collect();
+    node.set_budgets(&budgets, 1_000);
+    let mut bench = Bench::new(node);
+    bench.settle();
+    for (name, _) in &budgets {
+        let version = bench.node.allowance(name).version;
+        bench.node.set_usage(name, Usage { open: 3, in_use: 3, waiting: 0, version }, bench.now_us);
+    }
+    bench.settle();
+    assert_eq!(bench.swaps(), 1_000);
+    bench.requests.clear();
+    bench.pass(60 * SECOND);
+    assert_eq!(bench.swaps(), 0);
+    assert!(bench.requests.len() < 25, "{} requests", bench.requests.len());
+}
+
+#[test]
+fn without_an_answer_a_swap_is_neither_used_nor_forgotten() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.is_up = false;
+    bench.use_slots(1, 4);
+    let Some(Request::Swap { call, name, contents, .. }) = bench.requests.last().cloned() else {
+        panic!("no swap")
+    };
+    assert_eq!(bench.allowance().slots, 1);
+    bench.node.handle(Event::Unanswered { call, why: String::new() }, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.allowance().slots, 1);
+    // It was carried out after all.
+    bench.is_up = true;
+    bench.write(name, contents);
+    bench.settle();
+    assert_eq!(bench.allowance().slots, 5);
+}
+
+#[test]
+fn a_lost_lease_ends_the_session_and_its_slots_are_taken_over_by_a_swap() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 4);
+    bench.use_slots(5, 0);
+    let until_us = bench.allowance().until_us;
+    bench.is_up = false;
+    bench.pass(until_us - bench.now_us);
+    assert_eq!(bench.allowance().slots, 1);
+    assert!(matches!(bench.node.status(bench.now_us).state, NodeState::Alone { .. }));
+    let Some(Request::Join { call, record }) = bench.requests.last().cloned() else { panic!("no join") };
+    assert_ne!(record.session, SessionId(7));
+    // The store still has the record of the former session: the node removes it.
+    bench.is_up = true;
+    bench.answer(Request::Join { call, record: record.clone() });
+    bench.settle();
+    assert!(
+        bench.requests.iter().any(|request| matches!(request, Request::Leave { session: SessionId(7), .. }))
+    );
+    assert_eq!(bench.allowance().slots, 5);
+    assert_eq!(bench.text().unwrap(), format!("weir-fleet 1\nb {:016x} 4 4 8\n", record.session.0));
+}
+
+#[test]
+fn another_process_with_the_id_leaves_the_floor() {
+    let mut node = Node::new(config("b", 2), SessionId(7), 1_000);
+    node.set_budgets(&[(pool(0), 10)], 1_000);
+    let mut bench = Bench::new(node);
+    let other = Node::new(config("b", 2), SessionId(8), 1_000).poll(1_000);
+    let Some(Request::Join { record, .. }) = other else { panic!("no join") };
+    bench.records.insert("b".to_owned(), record);
+    bench.settle();
+    bench.use_slots(1, 4);
+    assert!(matches!(bench.node.status(bench.now_us).state, NodeState::IdTaken { .. }));
+    assert_eq!(bench.allowance().slots, 1);
+    bench.records.clear();
+    bench.pass(SECOND);
+    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Joined { is_watching: true });
+    assert_eq!(bench.allowance().slots, 5);
+}
+
+#[test]
+fn foreign_data_leaves_the_floor_and_is_shown() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 4);
+    bench.put(slots_object(&pool(0)), "weir-fleet 9\n");
+    assert_eq!(bench.allowance().slots, 1);
+    let status = bench.node.status(bench.now_us);
+    assert!(status.foreign.unwrap().contains("weir-fleet 9"));
+    assert!(status.budgets[0].foreign.is_some());
+    assert!(bench.text().unwrap().contains("weir-fleet 9"), "it is not overwritten");
+}
+
+#[test]
+fn the_smallest_shared_part_counts() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.see("a", 3);
+    bench.put(slots_object(&pool(0)), "weir-fleet 1\na 0000000000000003 1 1 3\n");
+    bench.use_slots(1, 8);
+    assert_eq!(bench.allowance().slots, 3);
+    let status = bench.node.status(bench.now_us);
+    assert_eq!((status.budgets[0].shared, status.budgets[0].leased), (3, 3));
+}
+
+#[test]
+fn orphans_are_kept_for_backends_that_no_live_node_has() {
+    let mut bench = Bench::with_budget(10, 2);
+    let backends =
+        |pids: &[u32]| pids.iter().map(|pid| Backend { server: "s".into(), pid: *pid }).collect::<Vec<_>>();
+    bench.own = backends(&[1]);
+    bench.lists.insert(pool(0), backends(&[1, 2, 3, 4]));
+    bench.see("a", 3);
+    bench.put(slots_object(&pool(0)), "weir-fleet 1\na 0000000000000003 6 6 8\n");
+    let watch = bench.watch.unwrap();
+    bench.records.remove("a");
+    bench.node.handle(Event::NodeGone { watch, id: "a".into() }, bench.now_us);
+    bench.settle();
+    bench.use_slots(1, 0);
+    let status = bench.node.status(bench.now_us);
+    assert_eq!(status.budgets[0].orphaned, 6);
+    assert_eq!(status.nodes.iter().find(|node| &*node.id == "a").unwrap().state, PeerState::Gone);
+    bench.pass(2 * SECOND);
+    // Three that are unknown, of which the floor of the node that is gone covers one.
+    assert_eq!(bench.text().unwrap(), "weir-fleet 1\na 0000000000000003 2 6 8\n");
+    bench.lists.insert(pool(0), backends(&[1]));
+    bench.pass(20 * SECOND);
+    assert_eq!(bench.text(), None);
+}
+
+#[test]
+fn a_takeover_goes_on_with_the_session_after_a_swap() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 4);
+    bench.use_slots(5, 0);
+    let revision = bench.objects[&slots_object(&pool(0))].0;
+    let mut node = Node::resume(config("b", 2), bench.node.hand_over(), bench.now_us);
+    node.set_budgets(&[(pool(0), 10)], bench.now_us);
+    assert_eq!(node.allowance(&pool(0)).slots, 1);
+    bench.node = node;
+    bench.settle();
+    assert_eq!(bench.allowance().slots, 5);
+    assert!(bench.text().unwrap().starts_with("weir-fleet 1\nb 0000000000000007 4 "));
+    assert!(bench.objects[&slots_object(&pool(0))].0 > revision, "no swap of the former process can succeed");
+    assert!(!bench.requests.iter().any(|request| matches!(request, Request::Leave { .. })));
+}
+
+#[test]
+fn what_may_not_be_covered_is_left_out_of_the_report() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 4);
+    bench.use_slots(5, 0);
+    bench.is_up = false;
+    bench.pass(LEASE_US);
+    bench.records.clear();
+    // The entry has been lowered by a reclaim.
+    let watch = bench.watch.take().unwrap();
+    bench.write(slots_object(&pool(0)), Some(b"weir-fleet 1\nb 0000000000000007 1 0 8\n".to_vec()));
+    bench.write(
+        ObjectName(vec!["audit".to_owned()]),
+        Some(b"weir-fleet 1\naudit 4 by a 0000000000000003\n".to_vec()),
+    );
+    let Some(Request::Join { call, record }) = bench.requests.last().cloned() else { panic!("no join") };
+    bench.is_up = true;
+    bench.node.handle(Event::WatchLost { watch, why: String::new() }, bench.now_us);
+    bench.answer(Request::Join { call, record });
+    bench.settle();
+    bench.pass(SECOND);
+    assert_eq!(bench.except, [pool(0)]);
+}
+
+#[test]
+fn a_node_that_leaves_waits_for_its_connections() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 4);
+    bench.use_slots(5, 0);
+    bench.node.leave(bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Leaving);
+    assert!(bench.text().is_some());
+    bench.pass(SECOND);
+    bench.use_slots(0, 0);
+    assert_eq!(bench.text(), None);
+    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Left);
+    assert!(bench.records.is_empty());
+}
+
+#[test]
+fn a_late_watch_does_not_bring_back_what_is_known_to_be_removed() {
+    let mut bench = Bench::with_budget(10, 2);
+    // The watch shows nothing for a while.
+    let watch = bench.watch.take().unwrap();
+    bench.use_slots(1, 4);
+    assert_eq!(bench.allowance().slots, 5);
+    let contents = bench.objects[&slots_object(&pool(0))].1.clone();
+    bench.node.set_budgets(&[], bench.now_us);
+    bench.use_slots(0, 0);
+    bench.pass(SECOND);
+    assert_eq!(bench.text(), None);
+    bench.node.set_budgets(&[(pool(0), 10)], bench.now_us);
+    let object = Object { name: slots_object(&pool(0)), revision: Revision(1), contents: Some(contents) };
+    bench.node.handle(Event::Changed { watch, object }, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.allowance().slots, 1);
+}
+
+#[test]
+fn a_floor_that_was_lower_for_a_while_covers_what_it_covered() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.use_slots(1, 0);
+    bench.node.set_budgets(&[(pool(0), 0)], bench.now_us);
+    bench.use_slots(1, 0);
+    bench.put(ObjectName(vec!["audit".to_owned()]), "weir-fleet 1\naudit 4 by a 0000000000000003\n");
+    assert_eq!(bench.except, [pool(0)]);
+    bench.node.set_budgets(&[(pool(0), 10)], bench.now_us);
+    bench.put(ObjectName(vec!["audit".to_owned()]), "weir-fleet 1\naudit 5 by a 0000000000000003\n");
+    assert_eq!(bench.except, []);
+}

@@ -1,0 +1,235 @@
+//! The thread's loop: events of the store, orders of the process and the passing of time go to the node, and what the node decides is carried out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fleet::{CallId, Event, Handover, Node, NodeConfig, NodeState, Request, SessionId};
+use fleetstore::Store;
+use messages::Command;
+use settings::Config;
+use telemetry::Level;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep, timeout};
+
+use crate::audit::Audit;
+use crate::counters::Counters;
+use crate::rows::{Rows, own_detail};
+use crate::{Inbox, Order, Outside, log};
+
+/// The counters are looked at so often at least.
+const LOOK_US: u64 = 250_000;
+
+/// And no more often than this, however often slots are wanted.
+const LEAST_LOOK_US: u64 = 2_000;
+
+/// The rows of views are made anew so often at most.
+const ROWS_US: u64 = 400_000;
+
+/// How long the store has to remove the node's record at its end.
+const LEAVE: Duration = Duration::from_millis(800);
+
+/// The number of a request that no node has made.
+const LAST_CALL: CallId = CallId(u64::MAX);
+
+pub(crate) struct Agent {
+    node: Node,
+    store: Store,
+    counters: Counters,
+    outside: Outside,
+    orders: UnboundedReceiver<Order>,
+    wanted: Arc<Notify>,
+    rows: Arc<Mutex<Rows>>,
+    audit: Option<Audit>,
+    /// Another process goes on as this node.
+    is_handed_over: bool,
+    looked_us: u64,
+    /// Somebody wants slots, or allowances have changed.
+    is_look_due: bool,
+    rows_us: u64,
+    /// As logged last.
+    logged: (Level, String),
+}
+
+impl Agent {
+    #[allow(clippy::too_many_arguments, reason = "each is a part of the thread, and it is called once")]
+    pub(crate) fn new(
+        node_config: NodeConfig,
+        session: SessionId,
+        from: Option<Handover>,
+        store: Store,
+        config: &Arc<Config>,
+        outside: Outside,
+        inbox: Inbox,
+        rows: Arc<Mutex<Rows>>,
+    ) -> Agent {
+        let now_us = (outside.monotonic_us)();
+        let node = match from {
+            Some(from) => Node::resume(node_config, from, now_us),
+            None => Node::new(node_config, session, now_us),
+        };
+        let counters = Counters::new(Arc::clone(&outside.counts), Arc::clone(config));
+        Agent {
+            node,
+            store,
+            counters,
+            outside,
+            orders: inbox.orders,
+            wanted: inbox.wanted,
+            rows,
+            audit: None,
+            is_handed_over: false,
+            looked_us: 0,
+            is_look_due: true,
+            rows_us: 0,
+            logged: (Level::Log, String::new()),
+        }
+    }
+
+    /// Runs until the process ends.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.work();
+            let wait = Duration::from_micros(self.due_us().saturating_sub(self.now_us()));
+            tokio::select! {
+                event = self.store.next() => self.event(event),
+                order = self.orders.recv() => match order {
+                    Some(Order::Stop(done)) => {
+                        self.leave().await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(order) => self.order(order),
+                    None => return,
+                },
+                () = self.wanted.notified() => self.is_look_due = true,
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        (self.outside.monotonic_us)()
+    }
+
+    /// When there is something to do by itself.
+    fn due_us(&self) -> u64 {
+        let look_us = self.looked_us + if self.is_look_due { LEAST_LOOK_US } else { LOOK_US };
+        match self.node.deadline_us() {
+            Some(deadline_us) if !self.is_handed_over => look_us.min(deadline_us),
+            _ => look_us,
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if !self.is_handed_over {
+            self.node.handle(event, self.now_us());
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let now_us = self.now_us();
+        match order {
+            Order::Configure(config) => {
+                self.node.set_division(config.global.fleet_nodes, config.global.fleet_min_servers, now_us);
+                self.store.configure(&config, config.global.fleet_user.clone());
+                self.counters.configure(config);
+                self.is_look_due = true;
+            }
+            Order::Backends { audit, shard, backends } => {
+                let Some(asked) = self.audit.as_mut().filter(|asked| asked.number() == audit) else { return };
+                if let Some(all) = asked.take(shard, backends) {
+                    self.node.set_own_backends(audit, all, now_us);
+                    self.audit = None;
+                }
+            }
+            Order::HandOver(answer) => {
+                self.is_handed_over = true;
+                let _ = answer.send(self.node.hand_over());
+            }
+            Order::TakeBack => self.is_handed_over = false,
+            Order::Stop(_) => {}
+        }
+    }
+
+    /// Carries out what the node has decided, and looks at the counters where that is due.
+    fn work(&mut self) {
+        let now_us = self.now_us();
+        self.carry_out(now_us);
+        let waited_us = now_us.saturating_sub(self.looked_us);
+        if waited_us >= LOOK_US || self.is_look_due && waited_us >= LEAST_LOOK_US {
+            self.look(now_us);
+            self.carry_out(now_us);
+        }
+        if now_us.saturating_sub(self.rows_us) >= ROWS_US {
+            self.rows_us = now_us;
+            self.show(now_us);
+        }
+    }
+
+    fn look(&mut self, now_us: u64) {
+        (self.looked_us, self.is_look_due) = (now_us, false);
+        let servers = self.counters.look(&mut self.node, now_us);
+        self.node.set_load(self.outside.counts.clients(), servers);
+        let mut has_changed = false;
+        while self.node.next_allowance().is_some() {
+            has_changed = true;
+        }
+        if has_changed {
+            // What was set before it changed is set anew; shards look at it then.
+            self.counters.look(&mut self.node, now_us);
+            (self.outside.command)(&Command::SlotsChanged);
+        }
+    }
+
+    fn carry_out(&mut self, now_us: u64) {
+        if self.is_handed_over {
+            return;
+        }
+        while let Some(request) = self.node.poll(now_us) {
+            self.store.submit(request);
+        }
+        if let Some(question) = self.node.backends_question(now_us) {
+            (self.outside.command)(&Command::ListBackends { audit: question.audit });
+            self.audit = Some(Audit::new(question, self.outside.shards));
+        }
+        while self.node.next_allowance().is_some() {
+            self.is_look_due = true;
+        }
+    }
+
+    /// Makes the rows of views, and logs what has changed of the node's state.
+    fn show(&mut self, now_us: u64) {
+        let status = self.node.status(now_us);
+        let state = match &status.state {
+            NodeState::Joined { is_watching: true } => (Level::Log, format!("node {} has joined", status.id)),
+            NodeState::Joining | NodeState::Joined { .. } => (Level::Log, String::new()),
+            NodeState::Leaving | NodeState::Left => (Level::Log, format!("node {} leaves", status.id)),
+            NodeState::Alone { .. } | NodeState::IdTaken { .. } => {
+                (Level::Warning, format!("node {}: {}", status.id, own_detail(&status)))
+            }
+        };
+        if !state.1.is_empty() && state != self.logged && !self.is_handed_over {
+            log(&self.outside.log, state.0, state.1.clone());
+            self.logged = state;
+        }
+        *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = Rows::of(&status);
+    }
+
+    /// The process ends. Its entries stay in the store: other nodes use its slots once PostgreSQL shows that the connections are gone.
+    async fn leave(&mut self) {
+        if self.is_handed_over {
+            return;
+        }
+        self.store.submit(Request::Leave { call: LAST_CALL, session: self.node.hand_over().session });
+        let left = async {
+            loop {
+                match self.store.next().await {
+                    Event::Left { call } | Event::Unanswered { call, .. } if call == LAST_CALL => return,
+                    _ => {}
+                }
+            }
+        };
+        let _ = timeout(LEAVE, left).await;
+    }
+}

@@ -1,0 +1,283 @@
+//! The thread that takes part in a fleet: it joins the node, leases slots of shared limits from the store, and gives them back.
+//!
+//! Owns when the counters of the process are looked at and what they are set to; what is taken, kept and given back is [`fleet::Node`]'s to decide, and
+//! [`fleetstore::Store`] carries it out. No query waits for this thread; opening a connection does where slots have to be leased for it.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod audit;
+mod counters;
+mod handover;
+mod rows;
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fleet::{Handover, NodeConfig, SessionId};
+use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
+use messages::{BackendRow, Command, FleetBudgetRow, FleetNodeRow, ShardId};
+use pool::FleetCounts;
+use settings::{Config, FleetStore};
+use telemetry::{Level, Record};
+use tokio::sync::{Notify, mpsc};
+
+pub use crate::handover::from_note;
+
+use crate::agent::Agent;
+use crate::rows::Rows;
+
+/// How long the end of the process waits for the node to leave.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The thread's name.
+const THREAD: &str = "weir-fleet";
+
+/// Writes to the log.
+pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
+
+/// What the thread has of the rest of the process.
+pub struct Outside {
+    /// The counters of shared limits.
+    pub counts: Arc<dyn FleetCounts>,
+    /// Sends a command to every shard.
+    pub command: Arc<dyn Fn(&Command) + Send + Sync>,
+    /// How many shards there are.
+    pub shards: u16,
+    /// The log.
+    pub log: Log,
+    /// Microseconds of the clock that shards have, too.
+    pub monotonic_us: fn() -> u64,
+    /// Seconds since 1970.
+    pub wall_s: fn() -> u64,
+    /// Entropy.
+    pub system: pgclient::System,
+}
+
+/// What a node is called.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its id.
+    pub node: String,
+    /// Where its peers reach it; shown only.
+    pub address: String,
+    /// The program's version.
+    pub version: &'static str,
+}
+
+pub(crate) enum Order {
+    Configure(Arc<Config>),
+    Backends {
+        audit: u64,
+        shard: ShardId,
+        backends: Vec<BackendRow>,
+    },
+    /// Another process takes over: it goes on as this node.
+    HandOver(SyncSender<Handover>),
+    /// It does not.
+    TakeBack,
+    /// The node leaves; its connections are closed.
+    Stop(SyncSender<()>),
+}
+
+/// The way to the thread, before it runs and after.
+#[derive(Clone)]
+pub struct Contact {
+    orders: mpsc::UnboundedSender<Order>,
+    wanted: Arc<Notify>,
+}
+
+/// The thread's end of a [`Contact`].
+pub struct Inbox {
+    orders: mpsc::UnboundedReceiver<Order>,
+    wanted: Arc<Notify>,
+}
+
+/// The two ends.
+#[must_use]
+pub fn contact() -> (Contact, Inbox) {
+    let (sender, orders) = mpsc::unbounded_channel();
+    let wanted = Arc::new(Notify::new());
+    (Contact { orders: sender, wanted: Arc::clone(&wanted) }, Inbox { orders, wanted })
+}
+
+impl Contact {
+    /// To be called where slots are wanted.
+    #[must_use]
+    pub fn want_slots(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let wanted = Arc::clone(&self.wanted);
+        Arc::new(move || wanted.notify_one())
+    }
+
+    /// The answer of one shard to [`Command::ListBackends`].
+    pub fn backends(&self, audit: u64, shard: ShardId, backends: Vec<BackendRow>) {
+        let _ = self.orders.send(Order::Backends { audit, shard, backends });
+    }
+}
+
+/// Why the thread does not run.
+#[derive(Debug)]
+pub enum FleetError {
+    /// A file of the settings cannot be read: which setting, the file, and the system's words.
+    File(&'static str, String, io::Error),
+    /// A certificate without its key, or a key without its certificate.
+    HalfIdentity,
+    /// A certificate or a key cannot be used.
+    Options(fleetstore::OptionsError),
+    /// The system has no thread, or no runtime.
+    Thread(io::Error),
+}
+
+impl fmt::Display for FleetError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FleetError::File(setting, file, why) => write!(out, "{setting}: cannot read \"{file}\": {why}"),
+            FleetError::HalfIdentity => out.write_str(
+                "fleet_tls_cert_file and fleet_tls_key_file need each other, and fleet_tls_ca_file",
+            ),
+            FleetError::Options(why) => why.fmt(out),
+            FleetError::Thread(why) => write!(out, "cannot start the thread of the fleet: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for FleetError {}
+
+/// The running thread.
+#[derive(Clone)]
+pub struct FleetAgent {
+    contact: Contact,
+    rows: Arc<Mutex<Rows>>,
+}
+
+impl FleetAgent {
+    /// Starts the thread of a node of the store that the configuration names; None if it names none. `from`: the process that this one takes over from.
+    ///
+    /// # Errors
+    /// [`FleetError`]: a setting's fault, but for the last.
+    pub fn start(
+        config: &Arc<Config>,
+        identity: Identity,
+        (contact, inbox): (Contact, Inbox),
+        outside: Outside,
+        from: Option<Handover>,
+    ) -> Result<Option<FleetAgent>, FleetError> {
+        let FleetStore::Etcd(_) = &config.global.fleet else { return Ok(None) };
+        let options = etcd_options(config, &identity.node)?;
+        let query = BackendQuery::new(
+            config,
+            config.global.fleet_user.clone(),
+            outside.system,
+            Arc::clone(&outside.log),
+        );
+        let node_config = NodeConfig {
+            id: identity.node.as_str().into(),
+            address: identity.address,
+            version: identity.version.to_owned(),
+            started_s: (outside.wall_s)(),
+            nodes: config.global.fleet_nodes,
+            min_servers: config.global.fleet_min_servers,
+        };
+        let rows = Arc::<Mutex<Rows>>::default();
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_io().enable_time().thread_name(THREAD).max_blocking_threads(2);
+        let runtime = builder.build().map_err(FleetError::Thread)?;
+        let store = {
+            let _inside = runtime.enter();
+            fleetstore::Store::etcd(&options, query).map_err(FleetError::Options)?
+        };
+        let session = SessionId(random(outside.system));
+        let agent = Agent::new(node_config, session, from, store, config, outside, inbox, Arc::clone(&rows));
+        let run = move || runtime.block_on(agent.run());
+        thread::Builder::new().name(THREAD.to_owned()).spawn(run).map_err(FleetError::Thread)?;
+        Ok(Some(FleetAgent { contact, rows }))
+    }
+
+    /// A new configuration is in force.
+    pub fn configure(&self, config: &Arc<Config>) {
+        let _ = self.contact.orders.send(Order::Configure(Arc::clone(config)));
+    }
+
+    /// Stops talking to the store: another process goes on as this node, with this line in its note ([`from_note`]). Empty if the thread does not answer
+    /// in time; the other process joins as a new node then, once the lease of this one is over.
+    #[must_use]
+    pub fn hand_over(&self) -> String {
+        let (answer, answered) = sync_channel(1);
+        let _ = self.contact.orders.send(Order::HandOver(answer));
+        answered.recv_timeout(LAST_WORDS).map_or_else(|_| String::new(), |handover| handover::note(&handover))
+    }
+
+    /// The other process does not go on, or has ended.
+    pub fn take_back(&self) {
+        let _ = self.contact.orders.send(Order::TakeBack);
+    }
+
+    /// Leaves the fleet, whose other nodes find out by PostgreSQL when the connections are gone; to be called before the process ends.
+    pub fn stop(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.contact.orders.send(Order::Stop(done)).is_ok() {
+            let _ = is_done.recv_timeout(LAST_WORDS);
+        }
+    }
+
+    /// For SHOW FLEET; at most half a second old.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<FleetNodeRow> {
+        self.rows().nodes.clone()
+    }
+
+    /// For SHOW FLEET_BUDGETS; at most half a second old.
+    #[must_use]
+    pub fn budgets(&self) -> Vec<FleetBudgetRow> {
+        self.rows().budgets.clone()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn random(system: pgclient::System) -> u64 {
+    let mut bytes = [0; 8];
+    (system.fill_random)(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Reads what settings name.
+///
+/// # Errors
+/// [`FleetError`]: a setting's fault.
+pub fn etcd_options(config: &Config, node: &str) -> Result<EtcdOptions, FleetError> {
+    let global = &config.global;
+    let FleetStore::Etcd(url) = &global.fleet else { return Err(FleetError::HalfIdentity) };
+    let read = |setting, file: &Option<String>| match file.as_deref().filter(|file| !file.is_empty()) {
+        None => Ok(None),
+        Some(file) => {
+            std::fs::read(file).map(Some).map_err(|why| FleetError::File(setting, file.to_owned(), why))
+        }
+    };
+    let ca = read("fleet_tls_ca_file", &global.fleet_tls_ca_file)?;
+    let certificate = read("fleet_tls_cert_file", &global.fleet_tls_cert_file)?;
+    let key = read("fleet_tls_key_file", &global.fleet_tls_key_file)?;
+    let tls = match (ca, certificate, key) {
+        (None, None, None) => None,
+        (Some(ca), None, None) => Some(EtcdTls { ca, identity: None }),
+        (Some(ca), Some(certificate), Some(key)) => Some(EtcdTls { ca, identity: Some((certificate, key)) }),
+        _ => return Err(FleetError::HalfIdentity),
+    };
+    Ok(EtcdOptions {
+        url: url.clone(),
+        tls,
+        node: node.into(),
+        lease_s: u32::try_from(global.fleet_lease_time.as_secs()).unwrap_or(u32::MAX),
+        request_timeout: EtcdOptions::REQUEST_TIMEOUT,
+    })
+}
+
+/// Logs what has changed.
+pub(crate) fn log(log: &Log, level: Level, text: String) {
+    log(Record::new(level, format!("fleet: {text}")));
+}

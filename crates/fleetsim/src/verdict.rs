@@ -1,0 +1,135 @@
+//! What must hold: never more connections than the limit; in the end, fair service, unused slots given back, and no writes at rest.
+
+use fleet::NodeState;
+
+use crate::process::State;
+use crate::queue::Action;
+use crate::scenario::{MS, SECOND};
+use crate::stage::{Stage, Violation};
+use crate::world::World;
+
+/// For all demand to be served after the last fault: leases end, orphans are found and reclaimed.
+const SERVED_US: u64 = 60 * SECOND;
+/// For all slots to come back when there is no demand.
+const RETURNED_US: u64 = 30 * SECOND;
+/// Nothing is written for so long then.
+const REST_US: u64 = 3 * SECOND;
+const CHECK_US: u64 = 500 * MS;
+
+impl World {
+    /// The limit of a budget, after a connection has been opened.
+    pub(crate) fn check_limit(&mut self, budget: usize) {
+        let most = self.most[budget];
+        let (mut open, mut floors) = (0, 0);
+        for count in self.postgres.counts(budget) {
+            open += count;
+            floors += count.min(most.floor);
+        }
+        let (at_us, excess) = (self.now_us, open - floors);
+        if excess > most.shared {
+            self.violation = Some(Violation::OverShared { at_us, budget, excess, shared: most.shared });
+        }
+        // A process that was started while queries of a killed one with the same id go on has a floor of its own.
+        let limit = most.shared + floors.max(most.floor * self.scenario.configured);
+        if open > limit {
+            self.violation = Some(Violation::OverLimit { at_us, budget, open, limit });
+        }
+    }
+
+    /// Looks whether the end is as it should be.
+    pub(crate) fn check(&mut self) {
+        let now_us = self.now_us;
+        let (wrong, since_us, good_us, for_us) = match self.stage {
+            Stage::Served { since_us, good_us } => (self.unserved(), since_us, good_us, SERVED_US),
+            Stage::Returned { since_us, good_us } => (self.not_returned(), since_us, good_us, RETURNED_US),
+            Stage::Chaos | Stage::Over => return,
+        };
+        let good_us = good_us.unwrap_or(now_us).max(self.last_write_us);
+        let is_over = wrong.is_none() && now_us >= good_us + REST_US;
+        let good_us = wrong.is_none().then_some(good_us);
+        let is_late = now_us > since_us + for_us;
+        let what = wrong.unwrap_or_else(|| "the store is written at rest".to_owned());
+        self.stage = match self.stage {
+            Stage::Served { .. } if is_over => self.end_demand(),
+            Stage::Served { .. } if !is_late => Stage::Served { since_us, good_us },
+            Stage::Served { .. } => self.fail_stage(Violation::Unserved(what)),
+            Stage::Returned { .. } if is_over => Stage::Over,
+            Stage::Returned { .. } if !is_late => Stage::Returned { since_us, good_us },
+            _ => self.fail_stage(Violation::NotReturned(what)),
+        };
+        self.queue.push(now_us + CHECK_US, Action::Check);
+    }
+
+    fn fail_stage(&mut self, violation: Violation) -> Stage {
+        self.violation = Some(violation);
+        Stage::Over
+    }
+
+    fn end_demand(&mut self) -> Stage {
+        for number in 0..self.demand.len() {
+            for budget in 0..self.scenario.budgets.len() {
+                self.demand(number, budget, 0);
+            }
+        }
+        Stage::Returned { since_us: self.now_us, good_us: None }
+    }
+
+    /// What is not as the fair division says.
+    fn unserved(&self) -> Option<String> {
+        let mut running: Vec<usize> =
+            (0..self.processes.len()).filter(|at| self.processes[*at].state == State::Running).collect();
+        running.sort_by(|one, other| self.processes[*one].id.cmp(&self.processes[*other].id));
+        let budgets = 0..self.scenario.budgets.len();
+        let unserved = budgets.clone().find_map(|budget| self.unserved_of(budget, &running));
+        unserved.or_else(|| running.iter().find_map(|at| self.not_joined(*at)))
+    }
+
+    fn not_joined(&self, at: usize) -> Option<String> {
+        let process = &self.processes[at];
+        match process.node.status(process.clock.shows(self.now_us)).state {
+            NodeState::Joined { is_watching: true } => None,
+            other => Some(format!("process {at} is {other:?}")),
+        }
+    }
+
+    fn unserved_of(&self, budget: usize, running: &[usize]) -> Option<String> {
+        let division = self.scenario.division(budget);
+        let demand = |at: usize| self.processes[at].pools[budget].demand;
+        let wanted: Vec<u32> = running.iter().map(|at| demand(*at).saturating_sub(division.floor)).collect();
+        let targets = one_by_one(division.shared, &wanted);
+        for (at, leased) in running.iter().zip(targets) {
+            let expected = demand(*at).min(division.floor + leased);
+            let open = self.processes[*at].pools[budget].open();
+            if open != expected {
+                return Some(format!(
+                    "process {at} has {open} connections of budget {budget}, should have {expected}"
+                ));
+            }
+        }
+        None
+    }
+
+    fn not_returned(&self) -> Option<String> {
+        for (at, process) in self.processes.iter().enumerate() {
+            let open: u32 = process.pools.iter().map(crate::process::Pool::open).sum();
+            if open > 0 {
+                return Some(format!("process {at} has {open} connections"));
+            }
+        }
+        let mut objects = self.store.objects.iter().filter(|(name, _)| name.0[0] == "slots");
+        objects.next().map(|(name, (_, contents))| format!("{name:?}: {}", String::from_utf8_lossy(contents)))
+    }
+}
+
+/// One slot after the other to the first of those that have least and want more.
+fn one_by_one(capacity: u32, wanted: &[u32]) -> Vec<u32> {
+    let mut given = vec![0; wanted.len()];
+    for _ in 0..capacity {
+        let next = (0..wanted.len()).filter(|at| given[*at] < wanted[*at]).min_by_key(|at| given[*at]);
+        match next {
+            Some(at) => given[at] += 1,
+            None => break,
+        }
+    }
+    given
+}

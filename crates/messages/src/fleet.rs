@@ -1,0 +1,57 @@
+//! Rows of what a fleet is and of the limits that its nodes share.
+
+use std::sync::Arc;
+
+/// A node of the fleet, as this one knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetNodeRow {
+    /// Its id.
+    pub node: Arc<str>,
+    /// It is this process.
+    pub is_own: bool,
+    /// One word: up, draining, gone; of the own node joining, alone, taken or leaving, too.
+    pub state: &'static str,
+    /// Where its peers reach it; empty if nowhere.
+    pub address: String,
+    /// The version of its program.
+    pub version: String,
+    /// Its client connections; none of a node that is gone.
+    pub clients: Option<u32>,
+    /// Its server connections.
+    pub servers: Option<u32>,
+    /// Slots that it has leased, over all limits, above its floors.
+    pub leased: u64,
+    /// Slots that it would use.
+    pub wanted: u64,
+    /// What is wrong, and what follows; empty if nothing is.
+    pub detail: String,
+}
+
+/// A limit of server connections that the nodes share, as this one knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetBudgetRow {
+    /// `pool`, `database` or `user`.
+    pub kind: &'static str,
+    /// The entry; empty for a user.
+    pub database: Arc<str>,
+    /// Empty for a database.
+    pub user: Arc<str>,
+    /// Of a pool for the reads on one host: that host; else empty.
+    pub host: Arc<str>,
+    /// The limit, over all nodes.
+    pub limit: u32,
+    /// What each node may have without asking.
+    pub floor: u32,
+    /// What is left for leases.
+    pub shared: u32,
+    /// What this node has leased.
+    pub leased: u32,
+    /// What all nodes have leased.
+    pub leased_total: u32,
+    /// What all nodes would lease.
+    pub wanted_total: u32,
+    /// Leased by nodes that are gone, and not free yet.
+    pub orphaned: u32,
+    /// What is wrong; empty if nothing is.
+    pub detail: String,
+}

@@ -1,0 +1,131 @@
+//! The settings of a fleet: which store its nodes share, what a node may be called, how long its lease lasts.
+//!
+//! Owns their spelling.
+
+use std::time::Duration;
+
+use crate::codec::Number;
+use crate::etcd_url::EtcdUrl;
+use crate::value::{BadValue, Codec, ValueKind};
+
+/// The longest id of a node.
+const MAX_NODE_BYTES: usize = 63;
+
+/// Which store the nodes share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FleetStore {
+    /// The process is no node of a fleet.
+    #[default]
+    None,
+    /// etcd.
+    Etcd(EtcdUrl),
+}
+
+impl FleetStore {
+    /// The process is a node of a fleet.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        *self != FleetStore::None
+    }
+}
+
+impl Codec for FleetStore {
+    type Value = FleetStore;
+    const KIND: ValueKind = ValueKind::FleetStore;
+
+    fn read(text: &str) -> Result<FleetStore, BadValue> {
+        match text.trim() {
+            "" => Ok(FleetStore::None),
+            word if word.eq_ignore_ascii_case("none") => Ok(FleetStore::None),
+            url => EtcdUrl::parse(url).map(FleetStore::Etcd).map_err(BadValue::NotAFleetStore),
+        }
+    }
+
+    /// Without the password.
+    fn show(value: &FleetStore) -> Option<String> {
+        Some(match value {
+            FleetStore::None => "none".to_owned(),
+            FleetStore::Etcd(url) => url.to_string(),
+        })
+    }
+}
+
+/// The id of a node (`fleet_node`): letters, digits, `.`, `_` and `-`, 63 at most; empty where the host's name is it.
+pub(crate) struct FleetNode;
+
+impl Codec for FleetNode {
+    type Value = Option<String>;
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn read(text: &str) -> Result<Option<String>, BadValue> {
+        match text.trim() {
+            "" => Ok(None),
+            id if is_node_id(id) => Ok(Some(id.to_owned())),
+            _ => Err(BadValue::NotANode),
+        }
+    }
+
+    fn show(value: &Option<String>) -> Option<String> {
+        value.clone()
+    }
+}
+
+/// How long a lease lasts: whole seconds, so that a node can renew it several times before its end.
+pub(crate) struct LeaseTime;
+
+const LEAST_LEASE_S: i64 = 3;
+const MOST_LEASE_S: i64 = 3_600;
+
+impl Codec for LeaseTime {
+    type Value = Duration;
+    const KIND: ValueKind = ValueKind::WholeSeconds;
+
+    fn read(text: &str) -> Result<Duration, BadValue> {
+        let seconds = i64::from(Number::read(text)?);
+        match u64::try_from(seconds) {
+            Ok(lease_s) if (LEAST_LEASE_S..=MOST_LEASE_S).contains(&seconds) => {
+                Ok(Duration::from_secs(lease_s))
+            }
+            _ => Err(BadValue::OutOfRange { least: LEAST_LEASE_S, most: MOST_LEASE_S }),
+        }
+    }
+
+    fn show(value: &Duration) -> Option<String> {
+        Some(value.as_secs().to_string())
+    }
+}
+
+/// Whether it can be the id of a node of a fleet.
+#[must_use]
+pub fn is_node_id(text: &str) -> bool {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    (1..=MAX_NODE_BYTES).contains(&text.len()) && text.chars().all(is_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn none_is_no_fleet_and_a_store_is_shown_without_its_password() {
+        assert_eq!(
+            (FleetStore::read(""), FleetStore::read("None")),
+            (Ok(FleetStore::None), Ok(FleetStore::None))
+        );
+        let store = FleetStore::read("etcd://u:secret@a,[::1]:7/p/q").unwrap();
+        assert!(store.is_some());
+        assert_eq!(FleetStore::show(&store).unwrap(), "etcd://u@a:2379,[::1]:7/p/q");
+        let refused = FleetStore::read("kubernetes").unwrap_err().to_string();
+        assert!(refused.contains("does not begin with etcd://"), "{refused}");
+    }
+
+    #[test]
+    fn a_node_has_a_short_plain_id() {
+        assert_eq!(FleetNode::read(" weir-0.a_b "), Ok(Some("weir-0.a_b".to_owned())));
+        assert_eq!(FleetNode::read(""), Ok(None));
+        for text in ["a b", "a/b", "ü", &"x".repeat(64)] {
+            assert_eq!(FleetNode::read(text), Err(BadValue::NotANode), "{text}");
+        }
+    }
+}

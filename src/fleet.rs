@@ -1,0 +1,45 @@
+//! The thread that takes part in a fleet, with what it has of this process.
+
+use std::sync::Arc;
+
+use driver::{Engine, process};
+use fleetagent::{Contact, FleetAgent, Identity, Inbox};
+use settings::Config;
+
+use crate::boot::{BootError, writer};
+use crate::logging::Logger;
+
+/// Starts the thread, if the process is a node. `note`: what the process that this one takes over from has left.
+///
+/// # Errors
+/// [`BootError`]: a setting's fault, but where the system has no thread.
+pub(crate) fn take_part(
+    config: &Arc<Config>,
+    engine: &Engine,
+    contact: (Contact, Inbox),
+    shards: u16,
+    note: &str,
+    logger: &Arc<Logger>,
+) -> Result<Option<FleetAgent>, BootError> {
+    if !config.global.fleet.is_some() {
+        return Ok(None);
+    }
+    let host = process::host_name();
+    let node = config.global.fleet_node.clone().unwrap_or_else(|| host.clone());
+    if !settings::is_node_id(&node) {
+        return Err(BootError::NodeName(host));
+    }
+    let address = format!("{host}:{}", config.global.listen_port);
+    let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
+    let outside = fleetagent::Outside {
+        counts: engine.fleet_counts(),
+        command: Arc::new(engine.broadcaster()),
+        shards,
+        log: writer(logger),
+        monotonic_us: process::monotonic_us,
+        wall_s: process::wall_s,
+        system: pgclient::System { fill_random: process::fill_random },
+    };
+    FleetAgent::start(config, identity, contact, outside, fleetagent::from_note(note))
+        .map_err(BootError::Fleet)
+}
