@@ -5,21 +5,17 @@
 //! `unknown` a floor does not cover, if the object still has the revision of (1).
 //!
 //! Why the invariant of `ledger` (excess <= cover, for each process) is kept. Let E be an entry that the round lowers, S its session, P the process of S.
-//! - When the object had the revision of (1), S was over: it had joined before it wrote E, and the store's nodes did not have it any more. A session does
-//!   not come back. P may still run: stopped, cut off, or joined with a later session. P opens connections above its floor only by an entry of a present session.
+//! - When the object had the revision of (1), S was over: it had joined before it wrote E, and the store's nodes did not have it any more. A session does not come
+//!   back. P may still run: stopped, cut off, or joined with a later session. P opens connections above its floor only by an entry of a present session.
 //! - If P has rewritten E for a later session, the revision is another one and the swap fails. If P has not, E covers nothing that P opens from then on.
-//! - So what E has to cover are connections that P opened while S was sure, and as the lease's margin has passed since and the round waits a second at first, they are
-//!   in the list or closed. The backends of P that are in the list and open are each either in `unknown`, or in the report of P itself in a later
-//!   session S'. P leaves out of its
-//!   reports all backends of budgets in which its excess may pass the cover by its entry of S' (`Ledger::is_covered`): so if one is in the report, P
-//!   needs no cover by E at all.
-//!   Otherwise all are in `unknown`: P's excess is at most `unknown` less its floor, and P's other entries are lowered by the same rule, each as if
-//!   it were the only one. Several orphaned
-//!   entries may thus be kept for the same backends; that is cautious, and ends when the backends do.
+//! - So what E has to cover are connections that P opened while S was sure, and as the lease's margin has passed since and the round waits a second at first, they
+//!   are in the list or closed. The backends of P that are in the list and open are each either in `unknown`, or in the report of P itself in a later session S'. P
+//!   leaves out of its reports all backends of budgets in which its excess may pass the cover by its entry of S' (`Ledger::is_covered`): so if one is in the report,
+//!   P needs no cover by E at all. Otherwise all are in `unknown`: P's excess is at most `unknown` less its floor, and P's other entries are lowered by the same
+//!   rule, each as if it were the only one. Several orphaned entries may thus be kept for the same backends; that is cautious, and ends when the backends do.
 //! - A process's floor covers backends only once: where a live session has the node's id, that one uses the floor, and nothing is subtracted.
-//! - The list is older than the reports: a backend of a live node that is in the list and not in its report has been closed, or its process id is
-//!   not known yet. Then it counts as
-//!   unknown. A backend whose process id was used again in between is gone.
+//! - The list is older than the reports: a backend of a live node that is in the list and not in its report has been closed, or its process id is not known yet. Then
+//!   it counts as unknown. A backend whose process id was used again in between is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -139,7 +139,11 @@ fn idle_entries(config: &Config) -> Vec<Finding> {
     let finding =
         |database: &Arc<Database>, why: Option<&str>| Some(Finding::warning(&database.at, why?.to_owned()));
     let splits = all().filter_map(|database| finding(database, idle_split(config, database)));
-    splits.chain(all().filter_map(|database| finding(database, idle_cache(config, database)))).collect()
+    let caches = all().filter_map(|database| finding(database, idle_cache(config, database)));
+    let fleet = all().flat_map(|database| {
+        fleet(config, database).into_iter().filter_map(move |why| finding(database, Some(why)))
+    });
+    splits.chain(caches).chain(fleet).collect()
 }
 
 /// Why settings of an entry have no effect as the entry is.
@@ -179,6 +183,23 @@ fn idle_cache(config: &Config, database: &Database) -> Option<&'static str> {
     (!has_user).then_some(
         "query_cache needs a user that follows the primary's changes: query_cache_user, with REPLICATION",
     )
+}
+
+/// What an entry lacks for its limits to be shared by a fleet as they should be.
+fn fleet(config: &Config, database: &Database) -> Vec<&'static str> {
+    const UNASKED: &str = "fleet: no user asks this entry's servers whether connections of a node that is gone are still there: set fleet_user (or auth_user, or user)";
+    const SCARCE: &str = "fleet: max_db_connections is smaller than fleet_nodes: nodes that are busy keep it, others get nothing";
+    if !config.global.fleet.is_some() {
+        return Vec::new();
+    }
+    let own = config.global.fleet_user.as_deref().filter(|user| !user.is_empty());
+    let asks = own.or(database.user.as_deref()).or(config.auth_user(Some(database)));
+    let limit = config.max_db_connections(database);
+    let is_scarce = limit > 0 && limit < config.global.fleet_nodes;
+    [(asks.is_none(), UNASKED), (is_scarce, SCARCE)]
+        .into_iter()
+        .filter_map(|(is_so, why)| is_so.then_some(why))
+        .collect()
 }
 
 /// How an assignment behaves differently from PgBouncer.
@@ -285,6 +306,22 @@ mod tests {
         let found = lines("a", "pool_mode=transaction session_state=virtual");
         assert!(found.len() == 1 && found[0].contains("query_cache_user"), "{found:?}");
         assert!(lines("*", follows)[0].contains("name the database"));
+    }
+
+    #[test]
+    fn entries_whose_limits_a_fleet_cannot_share_well_are_reported() {
+        let lines = |entry: &str, global: &str| {
+            reported(&format!("[databases]\na = host=h {entry}\n[pgbouncer]\nfleet = {global}\n")).0
+        };
+        assert_eq!(lines("max_db_connections=2", "none"), [""; 0]);
+        assert_eq!(lines("max_db_connections=3", "etcd://h/p\nfleet_user = f"), [""; 0]);
+        for entry in ["user=u", "auth_user=u"] {
+            assert_eq!(lines(entry, "etcd://h/p"), [""; 0], "{entry}");
+        }
+        let unasked = lines("", "etcd://h/p");
+        assert!(unasked.len() == 1 && unasked[0].starts_with("w.ini:2: fleet: no user asks"), "{unasked:?}");
+        let scarce = lines("user=u max_db_connections=2", "etcd://h/p");
+        assert!(scarce.len() == 1 && scarce[0].contains("smaller than fleet_nodes"), "{scarce:?}");
     }
 
     #[test]

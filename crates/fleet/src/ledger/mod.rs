@@ -1,13 +1,12 @@
 //! One budget: its object in the store as far as this node knows it, and what follows for the node's own connections.
 //!
 //! Safety rests on one invariant. Call the connections of a process above its floor its *excess*, and the slots of all entries of its sessions its *cover*. Then
-//! always, for every process, dead or alive: excess <= cover. As the sum of all entries is at most the shared part (every swap that raises an entry
-//! checks it), the sum of
-//! all excesses is at most the shared part. What keeps it:
+//! always, for every process, dead or alive: excess <= cover. As the sum of all entries is at most the shared part (every swap that raises an entry checks it), the
+//! sum of all excesses is at most the shared part. What keeps it:
 //! - A process opens connections above its floor only while it is sure of its session, and only up to `usable`: the slots of its entry of that session, and not more
 //!   than any swap that may still be carried out would leave ([`Ledger::usable`]).
-//! - It lowers its entry only to a value that its excess is known not to pass: [`Ledger::excess`] is an upper bound, which falls only by a usage that was read
-//!   after the lower allowance had been published.
+//! - It lowers its entry only to a value that its excess is known not to pass: [`Ledger::excess`] is an upper bound, which falls only by a usage that was read after
+//!   the lower allowance had been published.
 //! - Entries of sessions that are over are only lowered by the audit (`reclaim`), and it proves that there.
 //! - Such an entry becomes the present session's by a swap, and is not used before that; so an audit prepared before it fails.
 
