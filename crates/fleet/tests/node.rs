@@ -22,7 +22,7 @@ fn pool(at: usize) -> BudgetName {
 }
 
 fn slots_object(name: &BudgetName) -> ObjectName {
-    ObjectName(["slots", "pool", &name.database, &name.user].map(str::to_owned).to_vec())
+    ObjectName(["slots", "pool", &name.database, &name.user, &name.host].map(str::to_owned).to_vec())
 }
 
 fn config(id: &str, nodes: u32) -> NodeConfig {

@@ -150,7 +150,7 @@ async fn ask_server(server: &AskedServer, tls: &TlsConfig, system: System) -> Re
 fn databases_of(account: &Account) -> impl Iterator<Item = Account> {
     let mut elsewhere = account.clone();
     MAINTENANCE_DATABASE.clone_into(&mut elsewhere.dbname);
-    [elsewhere].into_iter().filter(|elsewhere| elsewhere != account).chain([account.clone()])
+    (elsewhere != *account).then_some(elsewhere).into_iter().chain([account.clone()])
 }
 
 /// Refuses a name of several servers: a connection to one of them does not show the backends of the others.

@@ -69,6 +69,7 @@ fn a_row_writes_its_own_field_and_no_other() {
             "require",
             "local0",
             "http://h",
+            "etcd://h/p",
             "a=b",
             "off",
             "error",
