@@ -26,6 +26,7 @@
 //!     priority: None,
 //!     queue_limit: 0,
 //!     queue_target_us: 0,
+//!     in_fleet: false,
 //!     server_login_retry_us: 15_000_000,
 //!     round_robin: false,
 //! };
