@@ -139,6 +139,18 @@ def test_nodes_share_a_limit(fleet):
     assert (row["database"], row["limit"], row["floor"], row["shared"]) == ("app", LIMIT, 1, 6)
 
 
+def test_nodes_take_turns_where_there_is_not_a_connection_for_each(fleet):
+    nodes = [fleet.start(name, limit=2) for name in ("a", "b", "c")]
+    fleet.joined("a", "b", "c")
+    sampler = Sampler(fleet.pg)
+    clients = [Client(node) for node in nodes]
+    for _ in range(2):
+        for client in clients:
+            client.goes_on()
+    assert stop(clients) == []
+    assert sampler.stop() <= 2
+
+
 def test_slots_follow_the_demand(fleet):
     first, second = fleet.start("a"), fleet.start("b")
     fleet.joined("a", "b")

@@ -259,7 +259,7 @@ impl Ledgers {
     ) -> Option<Request> {
         let ledger = self.get_mut(at)?;
         let (name, expected) = (ledger.object.clone(), plan.expected);
-        let contents = crate::text::write_slots(&plan.entries);
+        let contents = crate::text::write_slots(plan.turn.as_ref(), &plan.entries);
         ledger.begin_swap(call, plan, context.id, context.session);
         self.swaps.insert(call, at);
         Some(Request::Swap { call, name, expected, contents })

@@ -1,13 +1,14 @@
 //! The slots of nodes that are gone: taken back when PostgreSQL itself shows that their connections are.
 //!
-//! A round: (1) note the revisions of the budgets with orphaned entries, (2) list the backends that count in them, (3) write a new audit, upon which every live
+//! A round: (1) note the orphaned entries of budgets, (2) list the backends that count in them, (3) write a new audit, upon which every live
 //! node writes down its backends, (4) when all have: `unknown` = backends of the list that no live node has; each orphaned entry may be lowered to what of
-//! `unknown` a floor does not cover, if the object still has the revision of (1).
+//! `unknown` a floor does not cover, if it was an orphan at (1) and is still there.
 //!
 //! Why the invariant of `ledger` (excess <= cover, for each process) is kept. Let E be an entry that the round lowers, S its session, P the process of S.
-//! - When the object had the revision of (1), S was over: it had joined before it wrote E, and the store's nodes did not have it any more. A session does not come
+//! - At (1) S was over: it had joined before it wrote E, and the store's nodes did not have it any more. A session does not come
 //!   back. P may still run: stopped, cut off, or joined with a later session. P opens connections above its floor only by an entry of a present session.
-//! - If P has rewritten E for a later session, the revision is another one and the swap fails. If P has not, E covers nothing that P opens from then on.
+//! - If P has rewritten E for a later session, there is no such entry any more, or the swap fails. If P has not, E covers nothing that P opens from then on; also if a swap
+//!   of P's that is as old as S has raised E since.
 //! - So what E has to cover are connections that P opened while S was sure, and as the lease's margin has passed since and the round waits a second at first, they
 //!   are in the list or closed. The backends of P that are in the list and open are each either in `unknown`, or in the report of P itself in a later session S'. P
 //!   leaves out of its reports all backends of budgets in which its excess may pass the cover by its entry of S' (`Ledger::is_covered`): so if one is in the report,
@@ -25,7 +26,7 @@ use crate::ledger::{Context, Plan};
 use crate::ledgers::{Index, Ledgers};
 use crate::reports::Reports;
 use crate::status::ReclaimStatus;
-use crate::store::{Backend, CallId, NodeId, Request, Revision, SessionId};
+use crate::store::{Backend, CallId, NodeId, Request, SessionId};
 use crate::text::Entry;
 
 /// From the moment when an orphan is seen to the first round, and between rounds.
@@ -44,12 +45,12 @@ const MOST_BUDGETS: usize = 256;
 /// Nodes of which it is remembered that they were seen to go.
 const MOST_GONE: usize = 1_024;
 
-/// A budget with orphans, its object's revision before the list, and the list.
+/// A budget, its orphans before the list, and the list.
 #[derive(Clone, Debug)]
 struct Listed {
     at: Index,
     name: BudgetName,
-    revision: Revision,
+    orphans: Vec<(NodeId, SessionId)>,
     backends: Vec<Backend>,
 }
 
@@ -190,8 +191,9 @@ impl Reclaim {
                 && budgets.len() < MOST_BUDGETS
             {
                 let ledger = ledgers.get(*at)?;
-                let (name, revision) = (ledger.name.clone(), ledger.expected());
-                budgets.push(Listed { at: *at, name, revision, backends: Vec::new() });
+                let orphans = ledger.entries().iter().filter(|entry| context.is_orphan(entry));
+                let orphans = orphans.map(|entry| (entry.node.clone(), entry.session)).collect();
+                budgets.push(Listed { at: *at, name: ledger.name.clone(), orphans, backends: Vec::new() });
             }
         }
         if budgets.is_empty() {
@@ -284,20 +286,21 @@ impl Reclaim {
                 |backend: &&Backend| !known.contains(&(Arc::clone(&backend.server), backend.pid));
             let unknown = listed.backends.iter().filter(is_unknown).count();
             let unknown = u32::try_from(unknown).unwrap_or(u32::MAX);
-            let Some(ledger) = ledgers.get(listed.at).filter(|ledger| ledger.expected() == listed.revision)
-            else {
-                continue;
-            };
+            let Some(ledger) = ledgers.get(listed.at) else { continue };
             let floor = ledger.division().map_or(0, |division| division.floor);
-            let entries: Vec<Entry> =
-                ledger.entries().iter().filter_map(|entry| lowered(entry, unknown, floor, context)).collect();
+            let entries: Vec<Entry> = ledger
+                .entries()
+                .iter()
+                .filter_map(|entry| lowered(entry, listed, unknown, floor, context))
+                .collect();
             still += entries
                 .iter()
                 .filter(|entry| context.is_orphan(entry))
                 .map(|entry| u64::from(entry.slots))
                 .sum::<u64>();
             if entries != ledger.entries() {
-                plans.push((listed.at, Plan { expected: listed.revision, entries }));
+                let turn = ledger.turn().cloned();
+                plans.push((listed.at, Plan { expected: ledger.expected(), turn, entries }));
             }
         }
         self.round = Round::Idle;
@@ -309,8 +312,10 @@ impl Reclaim {
 }
 
 /// An entry as the round leaves it: see the module's head.
-fn lowered(entry: &Entry, unknown: u32, floor: u32, context: &Context<'_>) -> Option<Entry> {
-    if !context.is_orphan(entry) {
+fn lowered(entry: &Entry, listed: &Listed, unknown: u32, floor: u32, context: &Context<'_>) -> Option<Entry> {
+    let was_orphan =
+        listed.orphans.iter().any(|(node, session)| (node, *session) == (&entry.node, entry.session));
+    if !was_orphan || !context.is_orphan(entry) {
         return Some(entry.clone());
     }
     let has_floor = entry.node != *context.id && !context.live.contains_key(&entry.node);

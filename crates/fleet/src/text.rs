@@ -37,27 +37,43 @@ pub(crate) struct ReportHead {
     pub(crate) audit: u64,
 }
 
-/// The entries of an object of slots, or what of it cannot be read.
-pub(crate) fn read_slots(contents: &[u8]) -> Result<Vec<Entry>, String> {
-    let mut entries = Vec::new();
+/// An object of slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slots {
+    /// Which node has passed its turn last, where there is not a slot for each.
+    pub(crate) turn: Option<NodeId>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// What of it cannot be read is the error.
+pub(crate) fn read_slots(contents: &[u8]) -> Result<Slots, String> {
+    let (mut turn, mut entries) = (None, Vec::new());
     for line in lines(contents)? {
+        if let Some(node) = line.strip_prefix("turn ").filter(|node| !node.is_empty() && !node.contains(' '))
+        {
+            turn = Some(node.into());
+            continue;
+        }
         let entry = read_entry(line).ok_or_else(|| format!("an entry cannot be read: {}", shown(line)))?;
         entries.push(entry);
     }
     if entries.len() > MOST_ENTRIES {
         return Err(format!("{} entries, more than {MOST_ENTRIES}", entries.len()));
     }
-    Ok(entries)
+    Ok(Slots { turn, entries })
 }
 
 /// None for no entries: the object is removed.
-pub(crate) fn write_slots(entries: &[Entry]) -> Option<Vec<u8>> {
+pub(crate) fn write_slots(turn: Option<&NodeId>, entries: &[Entry]) -> Option<Vec<u8>> {
     if entries.is_empty() {
         return None;
     }
     let mut text = String::with_capacity(16 + 48 * entries.len());
     text.push_str(FORMAT);
     text.push('\n');
+    if let Some(node) = turn {
+        let _ = writeln!(text, "turn {node}");
+    }
     for Entry { node, session, slots, wanted, shared } in entries {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{node} {:016x} {slots} {wanted} {shared}", session.0);
@@ -152,13 +168,17 @@ mod tests {
     #[test]
     fn slots_are_read_as_written() {
         let entries = vec![entry("a", 1, 3), entry("b-2.x", u64::MAX, 0)];
-        let text = write_slots(&entries).expect("there are entries");
-        assert_eq!(read_slots(&text), Ok(entries));
+        let text = write_slots(None, &entries).expect("there are entries");
+        assert_eq!(read_slots(&text), Ok(Slots { turn: None, entries: entries.clone() }));
+        let turn = Some(NodeId::from("b-2.x"));
+        let turned = write_slots(turn.as_ref(), &entries).expect("there are entries");
+        assert!(turned.starts_with(b"weir-fleet 1\nturn b-2.x\na "));
+        assert_eq!(read_slots(&turned), Ok(Slots { turn, entries: entries.clone() }));
         assert_eq!(
             String::from_utf8_lossy(&text),
             "weir-fleet 1\na 0000000000000001 3 7 90\nb-2.x ffffffffffffffff 0 7 90\n"
         );
-        assert_eq!(write_slots(&[]), None);
+        assert_eq!(write_slots(None, &[]), None);
     }
 
     #[test]
@@ -171,6 +191,8 @@ mod tests {
             "weir-fleet 1\na 0000000000000001 3 7 -1\n",
             "weir-fleet 1\na 0000000000000001 3 7 1 1\n",
             "weir-fleet 1\n\n",
+            "weir-fleet 1\nturn a b\n",
+            "weir-fleet 1\nturn \n",
         ] {
             assert!(read_slots(text.as_bytes()).is_err(), "{text:?}");
         }

@@ -474,3 +474,35 @@ fn a_floor_that_was_lower_for_a_while_covers_what_it_covered() {
     bench.put(ObjectName(vec!["audit".to_owned()]), "weir-fleet 1\naudit 5 by a 0000000000000003\n");
     assert_eq!(bench.except, []);
 }
+
+#[test]
+fn nodes_take_turns_where_there_is_not_a_slot_for_each() {
+    // Three nodes and a limit of two: no floors.
+    let mut bench = Bench::with_budget(2, 3);
+    ["a", "c"].into_iter().zip([3, 4]).for_each(|(id, session)| bench.see(id, session));
+    bench.use_slots(0, 5);
+    let others = |turn: &str, a: u32, b: u32, c: u32| {
+        format!(
+            "weir-fleet 1\n{turn}a 0000000000000003 {a} 2 2\nb 0000000000000007 {b} 2 2\nc 0000000000000004 {c} 2 2\n"
+        )
+    };
+    bench.put(slots_object(&pool(0)), &others("", 1, 1, 0));
+    bench.use_slots(1, 4);
+    bench.pass(5 * SECOND);
+    assert_eq!(bench.text(), Some(others("", 1, 1, 0)), "the first is to pass its turn first");
+    bench.put(slots_object(&pool(0)), &others("turn a\n", 0, 1, 1));
+    bench.pass(900_000);
+    assert_eq!(bench.allowance().slots, 1);
+    bench.pass(200_000);
+    assert_eq!(bench.allowance().slots, 0);
+    bench.use_slots(0, 5);
+    assert_eq!(bench.text(), Some(others("turn b\n", 0, 0, 1)));
+    bench.pass(5 * SECOND);
+    assert_eq!(bench.allowance().slots, 0, "it is the last now");
+    // A slot for each, once one wants none.
+    bench.put(
+        slots_object(&pool(0)),
+        &others("turn b\n", 1, 0, 1).replace("c 0000000000000004 1 2", "c 0000000000000004 0 0"),
+    );
+    assert_eq!(bench.allowance().slots, 1);
+}

@@ -13,7 +13,11 @@ use crate::world::World;
 impl World {
     fn latency(&mut self) -> u64 {
         let most_us = self.scenario.latency_us;
-        if self.prng.percent(3) { self.prng.between(1, most_us * 4) } else { self.prng.between(100, most_us) }
+        if self.prng.percent(self.late) {
+            self.prng.between(1, most_us * 4)
+        } else {
+            self.prng.between(100, most_us)
+        }
     }
 
     fn is_cut(&self, process: usize) -> bool {

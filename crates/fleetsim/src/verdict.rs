@@ -39,12 +39,17 @@ impl World {
     /// Looks whether the end is as it should be.
     pub(crate) fn check(&mut self) {
         let now_us = self.now_us;
+        if matches!(self.stage, Stage::Served { .. }) {
+            self.note_turns();
+        }
         let (wrong, since_us, good_us, for_us) = match self.stage {
             Stage::Served { since_us, good_us } => (self.unserved(), since_us, good_us, SERVED_US),
             Stage::Returned { since_us, good_us } => (self.not_returned(), since_us, good_us, RETURNED_US),
             Stage::Chaos | Stage::Over => return,
         };
-        let good_us = good_us.unwrap_or(now_us).max(self.last_write_us);
+        // Where there is not a slot for each, nodes take turns, and write that.
+        let last_write_us = if self.takes_turns() { 0 } else { self.last_write_us };
+        let good_us = good_us.unwrap_or(now_us).max(last_write_us);
         let is_over = wrong.is_none() && now_us >= good_us + REST_US;
         let good_us = wrong.is_none().then_some(good_us);
         let is_late = now_us > since_us + for_us;
@@ -92,9 +97,46 @@ impl World {
         }
     }
 
+    /// The processes that want connections of a budget of which there is not one for each of them.
+    fn takers(&self, budget: usize, running: &[usize]) -> Vec<usize> {
+        let division = self.scenario.division(budget);
+        let wants = |at: &usize| self.processes[*at].pools[budget].demand > 0;
+        let takers: Vec<usize> = running.iter().copied().filter(wants).collect();
+        let is_scarce = division.floor == 0 && takers.len() > division.shared as usize;
+        if is_scarce { takers } else { Vec::new() }
+    }
+
+    fn running(&self) -> Vec<usize> {
+        (0..self.processes.len()).filter(|at| self.processes[*at].state == State::Running).collect()
+    }
+
+    fn takes_turns(&self) -> bool {
+        let running = self.running();
+        matches!(self.stage, Stage::Served { .. })
+            && (0..self.scenario.budgets.len()).any(|budget| !self.takers(budget, &running).is_empty())
+    }
+
+    /// Notes who has had a connection of a budget of which there is not one for each.
+    pub(crate) fn note_turns(&mut self) {
+        let running = self.running();
+        for budget in 0..self.scenario.budgets.len() {
+            for at in self.takers(budget, &running) {
+                if self.processes[at].pools[budget].open() > 0 {
+                    self.had_turn.insert((at, budget));
+                }
+            }
+        }
+    }
+
     fn unserved_of(&self, budget: usize, running: &[usize]) -> Option<String> {
         let division = self.scenario.division(budget);
         let demand = |at: usize| self.processes[at].pools[budget].demand;
+        let takers = self.takers(budget, running);
+        if !takers.is_empty() {
+            let without =
+                takers.iter().find(|at| division.shared > 0 && !self.had_turn.contains(&(**at, budget)));
+            return without.map(|at| format!("process {at} has had no connection of budget {budget}"));
+        }
         let wanted: Vec<u32> = running.iter().map(|at| demand(*at).saturating_sub(division.floor)).collect();
         let targets = one_by_one(division.shared, &wanted);
         for (at, leased) in running.iter().zip(targets) {

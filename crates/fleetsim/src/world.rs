@@ -1,5 +1,7 @@
 //! The run of a seed: all that there is, and what happens in it.
 
+use std::collections::BTreeSet;
+
 use fleet::{Division, Node, NodeConfig, SessionId};
 
 use crate::clock::Clock;
@@ -14,6 +16,8 @@ use crate::stage::{Stage, Violation};
 use crate::store::Store;
 use crate::watcher::Watcher;
 
+/// Percent of messages that take much longer than others, up to the end of the faults.
+const LATE: u64 = 3;
 /// No run has more.
 const MOST_ACTIONS: u64 = 200_000;
 
@@ -52,6 +56,8 @@ pub(crate) struct World {
     pub(crate) is_store_down: bool,
     pub(crate) is_unlistable: bool,
     pub(crate) lossy: u64,
+    /// Percent of messages that take much longer than others.
+    pub(crate) late: u64,
     /// Clients, by node and budget.
     pub(crate) demand: Vec<Vec<u32>>,
     /// Limits, by node and budget.
@@ -64,6 +70,8 @@ pub(crate) struct World {
     pub(crate) stage: Stage,
     pub(crate) violation: Option<Violation>,
     pub(crate) last_write_us: u64,
+    /// Processes that have had a connection of a budget since the last fault, where nodes take turns.
+    pub(crate) had_turn: BTreeSet<(usize, usize)>,
     lines: Option<Vec<String>>,
 }
 
@@ -121,12 +129,14 @@ impl World {
             is_store_down: false,
             is_unlistable: false,
             lossy: scenario.lossy,
+            late: LATE,
             demand: vec![vec![0; limits.len()]; processes],
             has_pools: vec![vec![true; limits.len()]; processes],
             limits: vec![limits; processes],
             most,
             clocks,
             stage: Stage::Chaos,
+            had_turn: BTreeSet::new(),
             violation: None,
             last_write_us: 0,
             lines: keep_lines.then(Vec::new),
@@ -490,7 +500,7 @@ impl World {
         self.cut.iter_mut().for_each(|is_cut| *is_cut = false);
         self.is_store_down = false;
         self.is_unlistable = false;
-        self.lossy = 0;
+        (self.lossy, self.late) = (0, 0);
         // Two processes with one id are a fault, too.
         if let Some(double) = self.process_of(self.scenario.nodes) {
             self.exit(double);

@@ -16,7 +16,6 @@ pub const BUGS: &[&str] = &[
     "fleet_given_while_open",
     "fleet_lease_without_end",
     "fleet_lost_watch_ignored",
-    "fleet_reclaim_revision_unread",
     "fleet_reclaim_without_reports",
     "fleet_reclaimed_while_open",
     "fleet_release_lost",

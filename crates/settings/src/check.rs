@@ -188,7 +188,7 @@ fn idle_cache(config: &Config, database: &Database) -> Option<&'static str> {
 /// What an entry lacks for its limits to be shared by a fleet as they should be.
 fn fleet(config: &Config, database: &Database) -> Vec<&'static str> {
     const UNASKED: &str = "fleet: no user asks this entry's servers whether connections of a node that is gone are still there: set fleet_user (or auth_user, or user)";
-    const SCARCE: &str = "fleet: max_db_connections is smaller than fleet_nodes: nodes that are busy keep it, others get nothing";
+    const SCARCE: &str = "fleet: max_db_connections is smaller than fleet_nodes: nodes that are busy take turns, for a second each";
     if !config.global.fleet.is_some() {
         return Vec::new();
     }

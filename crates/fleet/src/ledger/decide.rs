@@ -11,6 +11,8 @@ use crate::text::Entry;
 const UNUSED_US: u64 = 1_000_000;
 /// Between two swaps that give back slots which others want.
 const GIVE_US: u64 = 100_000;
+/// A node that keeps one of too few slots passes it on after so long.
+const TURN_US: u64 = 1_000_000;
 /// Between two swaps that only change what is wanted.
 const WANTED_US: u64 = 1_000_000;
 
@@ -78,6 +80,8 @@ struct Balance {
     target: u32,
     /// Slots that the others need of this node.
     give: u32,
+    /// Another live node wants slots and is to have none, and this one is the first of those that have one.
+    is_turn: bool,
 }
 
 /// Leased slots that the node would use.
@@ -95,11 +99,16 @@ impl Ledger {
         let mut decision = Decision::default();
         if context.can_swap && self.foreign.is_none() {
             let need = self.need(context.is_leaving);
-            let balance = self.balance(context, need);
+            let mut turn = self.turn.clone();
+            let mut balance = self.balance(context, need, turn.as_ref());
+            if self.passes_turn(context, balance, &mut decision) {
+                turn = Some(context.id.clone());
+                balance = self.balance(context, need, turn.as_ref());
+            }
             self.limit_to = self.limit(context, need, balance, &mut decision);
             self.update(context.id, context.session);
             if self.may_write(context.now_us, &mut decision) {
-                self.write(context, need, balance, &mut decision);
+                self.write(context, need, balance, turn, &mut decision);
             }
         } else {
             self.update(context.id, context.session);
@@ -126,7 +135,27 @@ impl Ledger {
         true
     }
 
-    fn write(&self, context: &Context<'_>, need: Need, balance: Balance, decision: &mut Decision) {
+    /// Whether the node passes a slot on because others have none at all, and has kept it for long enough.
+    fn passes_turn(&mut self, context: &Context<'_>, balance: Balance, decision: &mut Decision) -> bool {
+        if !balance.is_turn {
+            self.starving_since_us = None;
+            return false;
+        }
+        let until_us = *self.starving_since_us.get_or_insert(context.now_us) + TURN_US;
+        if context.now_us < until_us {
+            decision.wake_at(until_us);
+        }
+        context.now_us >= until_us
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        need: Need,
+        balance: Balance,
+        turn: Option<NodeId>,
+        decision: &mut Decision,
+    ) {
         let has_earlier = self.entries.iter().any(|entry| context.is_earlier(entry));
         let must_claim = self.must_claim && self.entries.iter().any(|entry| context.is_present(entry));
         let own = if has_earlier || must_claim {
@@ -140,7 +169,7 @@ impl Ledger {
                 .or_else(|| self.say_wanted(context, need, balance, decision))
                 .or_else(|| self.has_empty_orphan(context).then_some(balance.own))
         };
-        decision.swap = own.map(|own| self.plan(context, own, need.in_use));
+        decision.swap = own.map(|own| self.plan(context, own, need.in_use, turn));
     }
 
     /// Whether there is an entry to be removed that needs no audit. The first of the live nodes does it.
@@ -166,7 +195,7 @@ impl Ledger {
         others.map(|entry| entry.shared).chain(own).min().unwrap_or(0)
     }
 
-    fn balance(&self, context: &Context<'_>, need: Need) -> Balance {
+    fn balance(&self, context: &Context<'_>, need: Need, turn: Option<&NodeId>) -> Balance {
         let own_entry = self.entries.iter().find(|entry| context.is_present(entry));
         let own = own_entry.map_or(0, |entry| entry.slots);
         let written = own_entry.map_or(0, |entry| entry.wanted);
@@ -181,7 +210,7 @@ impl Ledger {
             balance.target = need.in_use;
             return balance;
         }
-        // By id, the own entry in its place.
+        // By id, the own entry in its place; where there is not a slot for each, behind the one that has passed its turn last.
         let mut rivals: Vec<(&NodeId, u32, u32)> = self
             .entries
             .iter()
@@ -192,8 +221,17 @@ impl Ledger {
         rivals.insert(place, (context.id, own, need.in_use));
         let leased: u32 = rivals.iter().map(|(_, slots, _)| *slots).sum();
         let capacity = effective.saturating_sub(total - leased);
+        let takers = rivals.iter().filter(|(_, _, wanted)| *wanted > 0).count();
+        let has_floor = self.config.is_none_or(|division| division.floor > 0);
+        let is_starving = !has_floor && u32::try_from(takers).unwrap_or(u32::MAX) > capacity;
+        let turn = turn.filter(|_| is_starving);
+        let first = turn.map_or(0, |turn| rivals.partition_point(|(node, ..)| *node <= turn));
+        rivals.rotate_left(first);
+        let place = (place + rivals.len() - first) % rivals.len();
         let wants: Vec<u32> = rivals.iter().map(|(_, _, wanted)| *wanted).collect();
         let targets = divide(capacity, &wants);
+        let holder = rivals.iter().position(|(_, slots, _)| *slots > 0);
+        balance.is_turn = is_starving && holder == Some(place);
         let mut missing: u32 =
             rivals.iter().zip(&targets).map(|((_, slots, _), to)| to.saturating_sub(*slots)).sum();
         missing = missing.saturating_add(total.saturating_sub(effective)).saturating_sub(free);
@@ -285,7 +323,7 @@ impl Ledger {
     }
 
     /// The entries with `own` slots of the present session. Those of others that are over and have no slots are left out.
-    fn plan(&self, context: &Context<'_>, own: u32, wanted: u32) -> Plan {
+    fn plan(&self, context: &Context<'_>, own: u32, wanted: u32, turn: Option<NodeId>) -> Plan {
         let is_kept = |entry: &&Entry| {
             let is_own = context.is_present(entry) || context.is_earlier(entry);
             !is_own && (entry.slots > 0 || context.is_live(entry))
@@ -299,7 +337,7 @@ impl Ledger {
             let shared = self.config.map(|division| division.shared).or(before).unwrap_or(0);
             entries.insert(place, Entry { node, session, slots: own, wanted, shared });
         }
-        Plan { expected: self.expected, entries }
+        Plan { expected: self.expected, turn, entries }
     }
 }
 

@@ -15,7 +15,7 @@ mod decide;
 use crate::budget::{BudgetKind, BudgetName, Division};
 use crate::config::{Allowance, Usage};
 use crate::store::{CallId, NodeId, ObjectName, Revision, SessionId};
-use crate::text::{Entry, read_slots};
+use crate::text::{Entry, Slots, read_slots};
 
 pub(crate) use decide::Context;
 
@@ -26,6 +26,7 @@ const RETRY_US: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) expected: Revision,
+    pub(crate) turn: Option<NodeId>,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -45,6 +46,8 @@ pub(crate) struct Ledger {
     shown: Revision,
     /// What the next swap expects: `seen`, or ABSENT.
     expected: Revision,
+    /// Which node has passed its turn last: it is the last of those equal, where there is not a slot for each.
+    turn: Option<NodeId>,
     entries: Vec<Entry>,
     foreign: Option<String>,
     /// Written since the watch was asked for: what the snapshot says of it is older.
@@ -66,6 +69,8 @@ pub(crate) struct Ledger {
     /// Fewer slots than `usable` are allowed, so that the others can be given back.
     limit_to: Option<u32>,
     unused_since_us: Option<u64>,
+    /// Since when this node keeps a slot of which another one has none, and it is its turn to pass it on.
+    starving_since_us: Option<u64>,
     /// The own entry has to be rewritten before it is used: another process of this session may have a swap under way.
     must_claim: bool,
 
@@ -94,6 +99,7 @@ impl Ledger {
             seen: Revision::ABSENT,
             shown: Revision::ABSENT,
             expected: Revision::ABSENT,
+            turn: None,
             entries: Vec::new(),
             foreign: None,
             is_newer_than_snapshot: false,
@@ -106,6 +112,7 @@ impl Ledger {
             excess: if is_resumed { u32::MAX } else { 0 },
             limit_to: None,
             unused_since_us: None,
+            starving_since_us: None,
             must_claim: is_resumed,
             is_sure,
             slots: 0,
@@ -275,11 +282,24 @@ impl Ledger {
         }
         self.expected = expected;
         self.stale_until_us = None;
-        let read = contents.map_or(Ok(Vec::new()), read_slots);
-        (self.entries, self.foreign) = match read {
-            Ok(entries) => (entries, None),
-            Err(what) => (Vec::new(), Some(what)),
+        let read = contents.map_or(Ok(Slots::default()), read_slots);
+        let (slots, foreign) = match read {
+            Ok(slots) => (slots, None),
+            Err(what) => (Slots::default(), Some(what)),
         };
+        self.set_turn(slots.turn);
+        (self.entries, self.foreign) = (slots.entries, foreign);
+    }
+
+    fn set_turn(&mut self, turn: Option<NodeId>) {
+        if turn != self.turn {
+            self.turn = turn;
+            self.starving_since_us = None;
+        }
+    }
+
+    pub(crate) fn turn(&self) -> Option<&NodeId> {
+        self.turn.as_ref()
     }
 
     /// A swap is sent.
@@ -309,6 +329,7 @@ impl Ledger {
         if revision > self.seen {
             self.seen = revision;
             self.expected = if plan.entries.is_empty() { Revision::ABSENT } else { revision };
+            self.set_turn(plan.turn);
             self.entries = plan.entries;
             self.unresolved = None;
             self.stale_until_us = None;
