@@ -131,7 +131,7 @@ def test_nodes_share_a_limit(fleet):
     for client in clients:
         client.goes_on()
     host.eventually(lambda: fleet.connections() == LIMIT, timeout=40)
-    # What is free goes to whoever has clients that wait, in equal parts.
+    # What is free goes to nodes whose clients wait, in equal parts.
     host.eventually(lambda: {budget(node)["leased"] for node in nodes} == {2}, timeout=40)
     assert stop(clients) == []
     assert sampler.stop() <= LIMIT and sampler.samples > 100, (sampler.most, sampler.samples)

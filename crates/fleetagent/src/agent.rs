@@ -44,7 +44,7 @@ pub(crate) struct Agent {
     /// Another process goes on as this node.
     is_handed_over: bool,
     looked_us: u64,
-    /// Somebody wants slots, or allowances have changed.
+    /// Slots are wanted, or allowances have changed.
     is_look_due: bool,
     rows_us: u64,
     /// As logged last.

@@ -100,7 +100,7 @@ impl SlotCounter {
     pub fn set_lease(&self, lease: Option<Lease>) -> u32 {
         let lease = lease.unwrap_or(Lease { slots: UNLEASED, floor: UNLEASED, until_us: u64::MAX });
         self.floor.store(lease.floor, Ordering::Release);
-        // Before the time up to which it holds: whoever reads the new time sees the new slots.
+        // Before the time up to which it holds: a thread that reads the new time sees the new slots.
         let set = |state: u64| Some(word(lease.slots, parts(state).1));
         let before = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
         self.until_us.store(lease.until_us, Ordering::Release);
