@@ -121,10 +121,9 @@ impl Agent {
         }
     }
 
+    /// Also while another process goes on as this node: if it does not, this one has missed nothing.
     fn event(&mut self, event: Event) {
-        if !self.is_handed_over {
-            self.node.handle(event, self.now_us());
-        }
+        self.node.handle(event, self.now_us());
     }
 
     fn order(&mut self, order: Order) {
