@@ -124,8 +124,8 @@ pub struct Pool {
     /// Waiting clients that other shards know of.
     told_waiting: u32,
     told_unused: u32,
-    /// See [`Pool::lacks_slots`].
-    lacks_slots: bool,
+    /// See [`Pool::take_lease_shortage`].
+    is_short_of_lease: bool,
     /// The size in force here; 0 is no limit.
     size: u32,
     /// Servers whose transactions go on for much longer than is usual, as the other shards have been told.
@@ -165,7 +165,7 @@ impl Pool {
             listeners: 0,
             told_waiting: 0,
             told_unused: 0,
-            lacks_slots: false,
+            is_short_of_lease: false,
             size,
             told_stuck: 0,
             told_share: ShareReport::default(),
@@ -362,13 +362,13 @@ impl Pool {
         }
         if let Err(why) = self.database.servers.take(self.limits.max_db_connections, now_us) {
             self.shared.servers.release();
-            self.lacks_slots |= why == Full::Lease;
+            self.is_short_of_lease |= why == Full::Lease;
             return Permit::DatabaseFull;
         }
         if let Err(why) = self.user.servers.take(self.limits.max_user_connections, now_us) {
             self.database.servers.release();
             self.shared.servers.release();
-            self.lacks_slots |= why == Full::Lease;
+            self.is_short_of_lease |= why == Full::Lease;
             return Permit::UserFull;
         }
         if taken == 1 {
@@ -385,20 +385,20 @@ impl Pool {
         match self.shared.servers.take(size, now_us) {
             Ok(()) => return Some(false),
             Err(Full::Lease) => {
-                self.lacks_slots = true;
+                self.is_short_of_lease = true;
                 return None;
             }
             Err(Full::Limit) => {}
         }
         let reserve = self.reserve_open(now_us);
         let taken = (reserve > 0).then(|| self.shared.servers.take(size + reserve, now_us))?;
-        self.lacks_slots |= taken == Err(Full::Lease);
+        self.is_short_of_lease |= taken == Err(Full::Lease);
         taken.is_ok().then_some(true)
     }
 
     /// Since this was asked last, a connection was not opened because of what the fleet has leased to this process.
-    pub fn lacks_slots(&mut self) -> bool {
-        std::mem::take(&mut self.lacks_slots)
+    pub fn take_lease_shortage(&mut self) -> bool {
+        std::mem::take(&mut self.is_short_of_lease)
     }
 
     /// More servers than the fleet has leased to this process.

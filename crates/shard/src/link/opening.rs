@@ -117,7 +117,7 @@ pub(crate) fn serve_or_open(core: &mut Core, pool_id: PoolId) {
         let keeps_minimum = local_pool.keeps_minimum();
         let Some(open_for) = local_pool.pool.next_to_open(now_us, keeps_minimum) else { return };
         let permit = local_pool.pool.take_permit(open_for, now_us);
-        if local_pool.pool.lacks_slots() {
+        if local_pool.pool.take_lease_shortage() {
             local_pool.pool.tell_waiting(now_us);
             core.pool_registry.want_slots();
         }
