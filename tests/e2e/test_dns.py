@@ -1,12 +1,11 @@
 """Host names: looked up in a real name server of the test's own, kept for their time, noticed when they move."""
 
-import socket
 import time
 
 import psycopg
 import pytest
 from dnslib import AAAA, QTYPE, RCODE, RR, SOA, A
-from dnslib.server import BaseResolver, DNSLogger, DNSServer
+from dnslib.server import BaseResolver, DNSLogger, DNSServer, UDPServer
 
 import conftest
 import host
@@ -41,16 +40,20 @@ class Zone(BaseResolver):
         return reply
 
 
+class OwnPort(UDPServer):
+    """dnslib's sockets share a port with those of other tests (SO_REUSEADDR), which would answer with their own zones."""
+
+    allow_reuse_address = False
+
+
 @pytest.fixture
 def zone(scratch):
     """A name server on loopback; `zone.conf` is a resolv.conf that leads to it."""
     if conftest.PGBOUNCER:
         pytest.skip("Debian's PgBouncer asks port 53 alone, which needs root")
     zone = Zone()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = DNSServer(zone, address="127.0.0.1", port=port, logger=DNSLogger("-request,-reply,-error", prefix=False))
+    server = DNSServer(zone, address="127.0.0.1", port=0, server=OwnPort, logger=DNSLogger("-request,-reply,-error", prefix=False))
+    port = server.server.server_address[1]
     server.start_thread()
     zone.conf = scratch / f"resolv-{port}.conf"
     zone.conf.write_text(f"# for one test\nnameserver 127.0.0.1:{port}\noptions timeout:20 attempts:1\n")
@@ -141,11 +144,12 @@ def test_servers_at_an_old_address_are_closed_when_they_are_free(weir, zone, pg)
     first, second = pooler.connect(), pooler.connect()
     first.execute("begin")
     assert hosts(pooler)["db.test"]["ttl"] <= 1
+    assert at_address(pg, "127.0.0.1") == 1
     zone.hosts["db.test"] = (["::1"], 3600)
     host.eventually(lambda: hosts(pooler)["db.test"]["ttl"] == 0)
     time.sleep(1)  # its last second
     second.execute("begin")
-    assert (at_address(pg, "127.0.0.1"), at_address(pg, "::1")) == (1, 1)
+    assert (at_address(pg, "127.0.0.1"), at_address(pg, "::1")) == (1, 1), (zone.asked, pooler.log_text())
     needed = {row["addr"]: row["close_needed"] for row in pooler.console("SHOW SERVERS")}
     assert needed == {"127.0.0.1": 1, "::1": 0}
     first.execute("commit")
