@@ -69,3 +69,27 @@ pub struct Handover {
     /// What the lease of `session` is sure until, in microseconds of the clock of `now_us`, which both processes must share.
     pub sure_until_us: u64,
 }
+
+/// What a node is to do with its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainOrder {
+    /// Take new ones again.
+    Resume,
+    /// Refuse new ones.
+    NewClients,
+    /// End those that it has, too, when they are at rest.
+    AllClients,
+}
+
+/// Why an order to drain another node was not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrainError {
+    /// This node has no lease, or has not read the store yet.
+    NoStore,
+    /// No node of that id has a lease.
+    NoSuchNode,
+    /// Others write the same object all the time.
+    Contended,
+    /// The store has not answered: the order may have been given.
+    Unanswered(String),
+}

@@ -4,6 +4,7 @@
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod budget;
 mod config;
+mod drains;
 mod fair;
 mod ledger;
 mod ledgers;
@@ -18,7 +19,7 @@ mod store;
 mod text;
 
 pub use budget::{BudgetKind, BudgetName, Division};
-pub use config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};
+pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
 pub use node::Node;
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::budget::MOST_SLOTS;
+use crate::config::DrainOrder;
 use crate::{Backend, NodeId, SessionId};
 
 const FORMAT: &str = "weir-fleet 1";
@@ -121,6 +122,23 @@ pub(crate) fn write_report(head: ReportHead, backends: &[Backend]) -> Vec<u8> {
     text.into_bytes()
 }
 
+const DRAIN_ORDERS: [(&str, DrainOrder); 3] = [
+    ("resume", DrainOrder::Resume),
+    ("new-clients", DrainOrder::NewClients),
+    ("all-clients", DrainOrder::AllClients),
+];
+
+/// The session that an order is for, and what it is to do.
+pub(crate) fn read_drain(contents: &[u8]) -> Result<(SessionId, DrainOrder), String> {
+    let line = lines(contents)?.next().unwrap_or_default();
+    read_drain_line(line).ok_or_else(|| format!("the order to drain cannot be read: {}", shown(line)))
+}
+
+pub(crate) fn write_drain(session: SessionId, order: DrainOrder, by: &NodeId) -> Vec<u8> {
+    let word = DRAIN_ORDERS.iter().find(|(_, known)| *known == order).map_or("", |(word, _)| word);
+    format!("{FORMAT}\ndrain {:016x} {word} by {by}\n", session.0).into_bytes()
+}
+
 /// The lines behind the first.
 fn lines(contents: &[u8]) -> Result<std::str::Lines<'_>, String> {
     let text = std::str::from_utf8(contents).map_err(|_| "not text".to_owned())?;
@@ -145,6 +163,13 @@ fn read_audit_line(line: &str) -> Option<Audit> {
     let (number, by) = line.strip_prefix("audit ")?.split_once(" by ")?;
     let (node, session) = by.split_once(' ')?;
     Some(Audit { number: number.parse().ok()?, by: node.into(), session: read_session(session)? })
+}
+
+fn read_drain_line(line: &str) -> Option<(SessionId, DrainOrder)> {
+    let (session, rest) = line.strip_prefix("drain ")?.split_once(' ')?;
+    let (word, _) = rest.split_once(" by ")?;
+    let (_, order) = DRAIN_ORDERS.iter().find(|(known, _)| *known == word)?;
+    Some((read_session(session)?, *order))
 }
 
 fn read_session(word: &str) -> Option<SessionId> {
@@ -199,6 +224,19 @@ mod tests {
         assert!(read_slots(&[0xff]).is_err());
         assert!(read_audit(b"weir-fleet 1\naudit x by a 0000000000000001\n").is_err());
         assert!(read_report_head(b"weir-fleet 1\nsession 0000000000000001\n").is_err());
+    }
+
+    #[test]
+    fn orders_to_drain_are_read_as_written() {
+        for (_, order) in DRAIN_ORDERS {
+            let text = write_drain(SessionId(0xab), order, &"n".into());
+            assert_eq!(read_drain(&text), Ok((SessionId(0xab), order)));
+        }
+        let text = write_drain(SessionId(0xab), DrainOrder::NewClients, &"n".into());
+        assert_eq!(text, b"weir-fleet 1\ndrain 00000000000000ab new-clients by n\n");
+        for text in ["drain 00000000000000ab stop by n", "drain ab resume by n", "resume", ""] {
+            assert!(read_drain(format!("weir-fleet 1\n{text}\n").as_bytes()).is_err(), "{text}");
+        }
     }
 
     #[test]

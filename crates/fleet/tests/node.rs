@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use weir_fleet::{
-    Allowance, Backend, BudgetKind, BudgetName, CallId, Event, Node, NodeConfig, NodeRecord, NodeState,
-    Object, ObjectName, PeerState, Request, Revision, SessionId, Usage,
+    Allowance, Backend, BudgetKind, BudgetName, CallId, DrainError, DrainOrder, Event, Node, NodeConfig,
+    NodeRecord, NodeState, Object, ObjectName, PeerState, Request, Revision, SessionId, Usage,
 };
 
 const LEASE_US: u64 = 10_000_000;
@@ -505,4 +505,75 @@ fn nodes_take_turns_where_there_is_not_a_slot_for_each() {
         &others("turn b\n", 1, 0, 1).replace("c 0000000000000004 1 2", "c 0000000000000004 0 0"),
     );
     assert_eq!(bench.allowance().slots, 1);
+}
+
+fn drain_object(node: &str) -> ObjectName {
+    ObjectName(vec!["drain".to_owned(), node.to_owned()])
+}
+
+#[test]
+fn an_order_to_drain_another_node_is_for_its_present_session() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.see("a", 3);
+    let order = DrainOrder::AllClients;
+    bench.node.order_drain(1, "a".into(), order, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.next_drain_result(), Some((1, Ok(()))));
+    let text = String::from_utf8(bench.objects[&drain_object("a")].1.clone()).unwrap();
+    assert_eq!(text, "weir-fleet 1\ndrain 0000000000000003 all-clients by b\n");
+    // The next one replaces it.
+    bench.node.order_drain(2, "a".into(), DrainOrder::Resume, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.next_drain_result(), Some((2, Ok(()))));
+    assert!(bench.objects[&drain_object("a")].1.ends_with(b"resume by b\n"));
+    bench.node.order_drain(3, "c".into(), order, bench.now_us);
+    assert_eq!(bench.node.next_drain_result(), Some((3, Err(DrainError::NoSuchNode))));
+    bench.is_up = false;
+    bench.pass(LEASE_US);
+    bench.node.order_drain(4, "a".into(), order, bench.now_us);
+    assert_eq!(bench.node.next_drain_result(), Some((4, Err(DrainError::NoStore))));
+}
+
+#[test]
+fn an_order_whose_write_fails_is_given_again_or_said_to_have_failed() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.see("a", 3);
+    bench.is_up = false;
+    bench.node.order_drain(1, "a".into(), DrainOrder::NewClients, bench.now_us);
+    for attempt in 1..=5 {
+        bench.pass(600_000);
+        let swaps = bench.swaps();
+        assert_eq!(swaps, attempt, "the order is written again after a conflict");
+        let Some(Request::Swap { call, .. }) = bench.requests.last().cloned() else { panic!("no swap") };
+        assert_eq!(bench.node.next_drain_result(), None);
+        bench.node.handle(Event::Conflict { call }, bench.now_us);
+    }
+    assert_eq!(bench.node.next_drain_result(), Some((1, Err(DrainError::Contended))));
+    bench.node.order_drain(2, "a".into(), DrainOrder::NewClients, bench.now_us);
+    bench.pass(600_000);
+    let Some(Request::Swap { call, .. }) = bench.requests.last().cloned() else { panic!("no swap") };
+    bench.node.handle(Event::Unanswered { call, why: "gone".to_owned() }, bench.now_us);
+    let unanswered = DrainError::Unanswered("gone".to_owned());
+    assert_eq!(bench.node.next_drain_result(), Some((2, Err(unanswered))));
+}
+
+#[test]
+fn an_order_is_given_out_once_and_one_for_an_earlier_session_never() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.put(drain_object("b"), "weir-fleet 1\ndrain 0000000000000007 new-clients by a\n");
+    assert_eq!(bench.node.take_drain_order(), Some(DrainOrder::NewClients));
+    assert_eq!(bench.node.take_drain_order(), None);
+    assert!(!bench.objects.contains_key(&drain_object("b")), "it is carried out");
+    bench.node.set_draining(true, bench.now_us);
+    bench.settle();
+    assert!(bench.records["b"].is_draining);
+    bench.put(drain_object("b"), "weir-fleet 1\ndrain 0000000000000006 resume by a\n");
+    assert_eq!(bench.node.take_drain_order(), None);
+    assert!(!bench.objects.contains_key(&drain_object("b")), "nothing waits for it");
+    bench.put(drain_object("b"), "weir-fleet 1\ndrain x\n");
+    assert!(bench.node.status(bench.now_us).foreign.is_some());
+    assert!(bench.objects.contains_key(&drain_object("b")), "what cannot be read is left alone");
+    bench.put(drain_object("a"), "weir-fleet 1\ndrain 0000000000000007 resume by b\n");
+    assert_eq!(bench.node.take_drain_order(), None, "it is for another node");
+    assert!(bench.objects.contains_key(&drain_object("a")));
 }

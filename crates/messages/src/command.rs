@@ -40,6 +40,8 @@ pub enum Command {
         /// False accepts clients again.
         disabled: bool,
     },
+    /// Refuse new clients of all databases, or accept them again, and end connected ones or not. The console stays open.
+    Drain(Drain),
     /// Send no reads to a host of a database (`read_write_split`), or send them there again. Done when none is sent there any more;
     /// those that are running go on.
     Detach {
@@ -149,6 +151,18 @@ pub enum ShutdownMode {
     WaitForServers,
     /// No client is closed; done when the last client has disconnected.
     WaitForClients,
+}
+
+/// Whether a process is being drained: clients go to another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drain {
+    /// No.
+    #[default]
+    Off,
+    /// New clients are refused (57P03); connected ones stay.
+    NewClients,
+    /// Connected ones are ended (57P01), too: at once outside of a transaction, else behind it.
+    AllClients,
 }
 
 /// A limit of server connections.

@@ -1,11 +1,11 @@
-//! What operators have ordered and what is still in force: pauses, disabled databases, suspension, shutdown, and commands that are
+//! What operators have ordered and what is still in force: pauses, disabled databases, drain, suspension, shutdown, and commands that are
 //! answered when they are complete.
 //!
 //! Owns these facts; carrying a command out is that of `commands`.
 
 use std::collections::BTreeSet;
 
-use messages::{RequestId, ShutdownMode};
+use messages::{Drain, RequestId, ShutdownMode};
 
 /// A command that is answered when it is complete.
 pub(crate) struct Pending {
@@ -33,6 +33,7 @@ pub(crate) struct Administration {
     all_paused: bool,
     paused_databases: BTreeSet<String>,
     disabled_databases: BTreeSet<String>,
+    drain: Drain,
     /// Databases and hosts.
     detached_hosts: BTreeSet<(String, String)>,
     suspended_since_us: Option<u64>,
@@ -70,6 +71,20 @@ impl Administration {
         } else {
             self.disabled_databases.remove(&database);
         }
+    }
+
+    pub(crate) fn drain(&self) -> Drain {
+        self.drain
+    }
+
+    pub(crate) fn set_drain(&mut self, drain: Drain) {
+        self.drain = drain;
+    }
+
+    /// Clients are ended when they are at rest.
+    #[inline]
+    pub(crate) fn ends_clients(&self) -> bool {
+        self.drain == Drain::AllClients
     }
 
     /// DETACH is in force for this host of a database.

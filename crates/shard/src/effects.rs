@@ -49,6 +49,8 @@ pub(crate) enum Effect {
     RolesKnown(ConnId, BTreeSet<String>),
     /// A console client has taken its output, or has arrived from another process: its next statements can be read.
     ConsoleContinues(ConnId),
+    /// A client has released its server while clients at rest are ended.
+    ClientRested(ConnId),
     /// Another process takes over, and a server of this pool was opened or closed here.
     ServerCounted { pool: PoolId, opened: bool },
     /// Another process takes over, and has not been told what servers of this pool report.

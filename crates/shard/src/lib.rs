@@ -24,6 +24,7 @@ mod console;
 mod console_session;
 mod core;
 mod deferred_begin;
+mod draining;
 mod effects;
 mod endpoint;
 mod error_counts;

@@ -19,7 +19,7 @@ use crate::server::InternalQuery;
 use crate::state::ShardState;
 use crate::time::{micros, passed};
 use crate::transfer::export;
-use crate::{ConnId, cancel, client, pending, server, servers, suspension};
+use crate::{ConnId, cancel, client, draining, pending, server, servers, suspension};
 
 /// What clients get that have waited for `failover_timeout`.
 const NO_HOST: &str = "no host of this database is what its connections go to (failover_timeout)";
@@ -56,6 +56,7 @@ impl ShardState {
         }
         self.check_connections();
         self.check_waiters();
+        draining::end_all_at_rest(&mut self.core);
         shares::look(&mut self.core);
         let local_pools = self.core.local_pools.ids();
         for local_pool in local_pools {

@@ -13,6 +13,7 @@ use crate::auth_query::AuthQueries;
 use crate::cancel::Cancels;
 use crate::console::Console;
 use crate::core::Core;
+use crate::draining;
 use crate::effects::Effect;
 use crate::link::checkout;
 use crate::login::Logins;
@@ -94,6 +95,7 @@ impl ShardState {
                     self.console.console_goes_on(&mut self.core, conn);
                 }
             }
+            Effect::ClientRested(conn) => draining::end_at_rest(&mut self.core, conn),
             Effect::FirstServerReported(pool) => export::send_reported(&mut self.core, pool),
             Effect::ServerCounted { pool, opened } => export::send_server_count(&mut self.core, pool, opened),
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Node, context};
+use crate::drains::Drains;
 use crate::ledger::Context;
 use crate::ledgers::Index;
 use crate::membership::Turn;
@@ -22,19 +23,20 @@ impl Node {
             Event::Renewed { .. } | Event::IdTaken { .. } | Event::Expired { .. } | Event::Left { .. } => {
                 self.handle_membership(&event, now_us);
             }
-            Event::Unanswered { call, .. } => {
+            Event::Unanswered { call, ref why } => {
                 self.handle_membership(&event, now_us);
-                self.not_swapped(call, now_us);
+                self.not_swapped(call, Some(why), now_us);
                 let _ = self.ledgers.answered(call, |ledger| ledger.unanswered(call, now_us));
             }
             Event::Conflict { call } => {
-                self.not_swapped(call, now_us);
+                self.not_swapped(call, None, now_us);
                 let _ = self.ledgers.answered(call, |ledger| ledger.conflicted(call, now_us + STALE_US));
             }
             Event::Swapped { call, revision } => {
                 match self.ledgers.answered(call, |ledger| ledger.swapped(call, revision, now_us)) {
                     Some(at) => self.ledgers.note_orphans(at, &context!(self, now_us)),
                     None => {
+                        self.drains.swapped(call, revision, &self.config.id);
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
                         }
@@ -74,8 +76,9 @@ impl Node {
         }
     }
 
-    fn not_swapped(&mut self, call: CallId, now_us: u64) {
+    fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
         self.reports.not_swapped(call, now_us);
+        self.drains.not_swapped(call, why, now_us);
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -91,6 +94,7 @@ impl Node {
             objects.iter().filter_map(|object| self.changed(object, now_us)).collect();
         self.ledgers.after_snapshot(&present);
         self.reports.after_snapshot(objects);
+        self.drains.after_snapshot(objects);
         self.note_all_orphans(now_us);
     }
 
@@ -134,7 +138,9 @@ impl Node {
 
     /// The budget whose object this is, if it is one of a budget.
     fn changed(&mut self, object: &Object, now_us: u64) -> Option<Index> {
-        if let Some(result) = self.reports.heard(object) {
+        let (id, session) = (&self.config.id, self.membership.session());
+        let drains = |drains: &mut Drains| drains.heard(object, id, session);
+        if let Some(result) = self.reports.heard(object).or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
             }

@@ -7,7 +7,8 @@ mod watch;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::budget::{BudgetName, Division};
-use crate::config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};
+use crate::config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
+use crate::drains::Drains;
 use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
@@ -42,6 +43,7 @@ pub struct Node {
     ledgers: Ledgers,
     reports: Reports,
     reclaim: Reclaim,
+    drains: Drains,
     calls: Calls,
     outbox: VecDeque<Request>,
     clients: u32,
@@ -92,6 +94,7 @@ impl Node {
             ledgers: Ledgers::new(is_resumed),
             reports: Reports::default(),
             reclaim: Reclaim::default(),
+            drains: Drains::default(),
             calls: Calls::default(),
             outbox: VecDeque::new(),
             clients: 0,
@@ -164,6 +167,7 @@ impl Node {
             let request =
                 self.reclaim.poll(&mut self.ledgers, &mut self.reports, &context, lease_us, || calls.next());
             let request = request.or_else(|| self.reports.poll(&context, || calls.next()));
+            let request = request.or_else(|| self.drains.poll(&context, || calls.next()));
             if request.is_some() {
                 return request;
             }
@@ -175,13 +179,15 @@ impl Node {
     #[must_use]
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
-        let mut deadlines = [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None];
+        let mut deadlines =
+            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None];
         if self.membership.is_in() {
             deadlines[2] = self.watch.deadline_us();
         }
         if context.can_swap {
             deadlines[3] = self.reclaim.deadline_us(&self.ledgers, &self.reports);
             deadlines[4] = self.reports.deadline_us(&context);
+            deadlines[5] = self.drains.deadline_us(&context);
         }
         deadlines.into_iter().flatten().min()
     }
@@ -262,16 +268,27 @@ impl Node {
         self.reports.answer(audit, self.membership.session(), backends);
     }
 
-    /// Says in the node's record that it takes no new clients.
-    pub fn drain(&mut self, now_us: u64) {
-        self.is_draining = true;
-        self.membership.renew_now(now_us);
+    /// Says in the node's record whether it takes new clients.
+    pub fn set_draining(&mut self, is_draining: bool, now_us: u64) {
+        if self.is_draining != is_draining {
+            self.is_draining = is_draining;
+            self.membership.renew_now(now_us);
+        }
     }
 
-    /// Says that it takes new clients again.
-    pub fn undrain(&mut self, now_us: u64) {
-        self.is_draining = false;
-        self.membership.renew_now(now_us);
+    /// Orders another node to drain; [`Node::next_drain_result`] answers with the number.
+    pub fn order_drain(&mut self, number: u64, node: NodeId, order: DrainOrder, now_us: u64) {
+        self.drains.order(number, node, order, &context!(self, now_us));
+    }
+
+    /// Whether an order has been given: by its number.
+    pub fn next_drain_result(&mut self) -> Option<(u64, Result<(), DrainError>)> {
+        self.drains.next_result()
+    }
+
+    /// What another node has ordered this one; each order is given out once. [`Node::set_draining`] is to follow.
+    pub fn take_drain_order(&mut self) -> Option<DrainOrder> {
+        self.drains.take_ordered()
     }
 
     /// Gives slots back as connections are closed, and leaves when none is left: [`crate::NodeState::Left`]. The caller need not wait for it.

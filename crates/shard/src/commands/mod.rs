@@ -24,7 +24,7 @@ use crate::pools::standbys;
 use crate::servers::hosts;
 use crate::state::ShardState;
 use crate::transfer::export;
-use crate::{ConnId, cancel, client, pending, pools, queries, suspension};
+use crate::{ConnId, cancel, client, draining, pending, pools, queries, suspension};
 
 impl ShardState {
     pub(crate) fn command(&mut self, command: Command) {
@@ -34,6 +34,7 @@ impl ShardState {
             Command::Pause { request, database } => self.pause(request, database),
             Command::Resume { database } => self.resume(database.as_deref()),
             Command::Disable { database, disabled } => self.disable(database, disabled),
+            Command::Drain(order) => draining::drain(&mut self.core, order),
             Command::Detach { request, database, host, detached } => {
                 let pools = standbys::set_detached(&mut self.core, &database, &host, detached);
                 pending::done(&mut self.core, request, pools as u64);

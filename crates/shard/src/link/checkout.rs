@@ -10,7 +10,7 @@ use telemetry::Level;
 
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::effects::Next;
+use crate::effects::{Effect, Next};
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
     opening, overload, parameters, pins, positions, priority, quotas, relations, relay, routing, sequences,
@@ -242,6 +242,8 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     if holds {
         first_message::idle_client_received_held(core, client_conn);
+    } else if core.administration.ends_clients() {
+        core.effects.push(Effect::ClientRested(client_conn));
     }
 }
 

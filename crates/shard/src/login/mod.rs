@@ -37,7 +37,7 @@ use crate::login::failure::Failures;
 use crate::login::method::remote;
 use crate::login::startup::GarbageSeen;
 use crate::login::unauthenticated::Unauthenticated;
-use crate::{Action, ConnId, Peer};
+use crate::{Action, ConnId, Peer, draining};
 
 /// A password message may carry a token of 64 KiB.
 const LOGIN_FRAME_BYTES: u32 = 64 * 1024 + 512;
@@ -151,7 +151,10 @@ impl Logins {
             startup_request.user = user;
         }
         log_attempt(core, conn, &startup_request);
-        if role.is_none() && client_end::refuse_if_disabled(core, conn, &startup_request.database) {
+        if role.is_none()
+            && (draining::refuse_new_client(core, conn)
+                || client_end::refuse_if_disabled(core, conn, &startup_request.database))
+        {
             return;
         }
         match role {

@@ -1,0 +1,182 @@
+//! Orders to drain a node, given at another one: the objects `["drain", NODE]`.
+//!
+//! An order is for one session of the node. The node carries it out and removes the object; whether it drains stands in its record from then on. An order
+//! for another session is removed unread.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::config::{DrainError, DrainOrder};
+use crate::ledger::Context;
+use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
+use crate::text::{read_drain, write_drain};
+
+/// After a write that was not answered, or that met another one.
+const RETRY_US: u64 = 500_000;
+/// Attempts to write an order that meets others.
+const ATTEMPTS: u8 = 5;
+/// Orders that wait to be written, and objects that are known.
+const MOST: usize = 1_024;
+
+/// An order that is to be written.
+#[derive(Clone, Debug)]
+struct Pending {
+    number: u64,
+    node: NodeId,
+    order: DrainOrder,
+    attempts: u8,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct Drains {
+    /// Objects by node: the newest revision, and what a swap has to expect.
+    known: BTreeMap<NodeId, (Revision, Revision)>,
+    pending: VecDeque<Pending>,
+    writing: Option<(CallId, Pending)>,
+    results: VecDeque<(u64, Result<(), DrainError>)>,
+    /// What this node has been ordered.
+    ordered: Option<DrainOrder>,
+    removing: Option<CallId>,
+    retry_us: u64,
+}
+
+impl Drains {
+    /// Gives an order; [`Drains::next_result`] answers with the number.
+    pub(crate) fn order(&mut self, number: u64, node: NodeId, order: DrainOrder, context: &Context<'_>) {
+        if !context.can_swap {
+            return self.results.push_back((number, Err(DrainError::NoStore)));
+        }
+        if !context.live.contains_key(&node) || self.pending.len() >= MOST {
+            return self.results.push_back((number, Err(DrainError::NoSuchNode)));
+        }
+        self.pending.push_back(Pending { number, node, order, attempts: ATTEMPTS });
+    }
+
+    /// What became of an order.
+    pub(crate) fn next_result(&mut self) -> Option<(u64, Result<(), DrainError>)> {
+        self.results.pop_front()
+    }
+
+    /// What this node is to do, once.
+    pub(crate) fn take_ordered(&mut self) -> Option<DrainOrder> {
+        self.ordered.take()
+    }
+
+    /// An object as the watch shows it. Err: what of it cannot be read; None: not one of these.
+    pub(crate) fn heard(
+        &mut self,
+        object: &Object,
+        id: &NodeId,
+        session: SessionId,
+    ) -> Option<Result<(), String>> {
+        let [name, node] = object.name.0.as_slice() else { return None };
+        if name != "drain" {
+            return None;
+        }
+        if self.known.len() >= MOST && !self.known.contains_key(node.as_str()) {
+            return Some(Err(format!("orders for more than {MOST} nodes")));
+        }
+        let (seen, expected) = self.known.entry(node.as_str().into()).or_default();
+        if object.revision <= *seen {
+            return Some(Ok(()));
+        }
+        (*seen, *expected) = (object.revision, Revision::ABSENT);
+        let Some(contents) = object.contents.as_deref() else { return Some(Ok(())) };
+        // What cannot be read is left alone.
+        Some(read_drain(contents).map(|(ordered, order)| {
+            *expected = object.revision;
+            if **node == **id && ordered == session {
+                self.ordered = Some(order);
+            }
+        }))
+    }
+
+    /// Objects that a snapshot does not have any more.
+    pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
+        let is_there = |id: &NodeId| {
+            objects.iter().any(|object| matches!(object.name.0.as_slice(), [name, node] if name == "drain" && **node == **id))
+        };
+        self.known.retain(|id, _| is_there(id));
+    }
+
+    /// The next write.
+    pub(crate) fn poll(
+        &mut self,
+        context: &Context<'_>,
+        next_call: impl FnOnce() -> CallId,
+    ) -> Option<Request> {
+        if self.writing.is_some() || self.removing.is_some() || context.now_us < self.retry_us {
+            return None;
+        }
+        let expected =
+            |node: &NodeId| self.known.get(node).map_or(Revision::ABSENT, |(_, expected)| *expected);
+        let own = expected(context.id);
+        if own != Revision::ABSENT {
+            let call = next_call();
+            self.removing = Some(call);
+            return Some(swap(call, context.id, own, None));
+        }
+        while let Some(pending) = self.pending.pop_front() {
+            let Some(record) = context.live.get(&pending.node) else {
+                self.results.push_back((pending.number, Err(DrainError::NoSuchNode)));
+                continue;
+            };
+            let call = next_call();
+            let contents = write_drain(record.session, pending.order, context.id);
+            let request = swap(call, &pending.node, expected(&pending.node), Some(contents));
+            self.writing = Some((call, pending));
+            return Some(request);
+        }
+        None
+    }
+
+    /// A write has been carried out, perhaps one of these.
+    pub(crate) fn swapped(&mut self, call: CallId, revision: Revision, id: &NodeId) {
+        if let Some((_, pending)) = self.writing.take_if(|(asked, _)| *asked == call) {
+            self.hear(&pending.node, revision, revision);
+            self.results.push_back((pending.number, Ok(())));
+        }
+        if self.removing.take_if(|asked| *asked == call).is_some() {
+            self.hear(id, revision, Revision::ABSENT);
+        }
+    }
+
+    fn hear(&mut self, node: &NodeId, revision: Revision, expects: Revision) {
+        let (seen, expected) = self.known.entry(node.clone()).or_default();
+        if revision > *seen {
+            (*seen, *expected) = (revision, expects);
+        }
+    }
+
+    /// A write has failed, or it is not known whether it has (`why`).
+    pub(crate) fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
+        if let Some((_, mut pending)) = self.writing.take_if(|(asked, _)| *asked == call) {
+            pending.attempts -= 1;
+            match why {
+                Some(why) => {
+                    self.results.push_back((pending.number, Err(DrainError::Unanswered(why.to_owned()))));
+                }
+                None if pending.attempts == 0 => {
+                    self.results.push_back((pending.number, Err(DrainError::Contended)));
+                }
+                None => self.pending.push_front(pending),
+            }
+            self.retry_us = now_us + RETRY_US;
+        }
+        if self.removing.take_if(|asked| *asked == call).is_some() {
+            self.retry_us = now_us + RETRY_US;
+        }
+    }
+
+    /// When something is tried again.
+    pub(crate) fn deadline_us(&self, context: &Context<'_>) -> Option<u64> {
+        let has_own = self.known.get(context.id).is_some_and(|(_, expected)| *expected != Revision::ABSENT);
+        let is_busy = self.writing.is_some() || self.removing.is_some();
+        ((has_own || !self.pending.is_empty()) && !is_busy).then_some(self.retry_us)
+    }
+}
+
+fn swap(call: CallId, node: &NodeId, expected: Revision, contents: Option<Vec<u8>>) -> Request {
+    let name = ObjectName(vec!["drain".to_owned(), node.to_string()]);
+    Request::Swap { call, name, expected, contents }
+}
