@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, Command, CommandFactory as _, Parser, Subcommand, Va
 use commandline::{ColorOption, ColorWhen};
 use programs::Status;
 
+use crate::fleet_command::FleetTask;
 use crate::quota_command::QuotaTask;
 
 /// A PostgreSQL connection pooler that takes PgBouncer's place.
@@ -82,6 +83,8 @@ pub(crate) enum Task {
     Container(ContainerTask),
     /// Show, set and report quotas: what users, groups, databases and application_names may use.
     Quota(Box<QuotaTask>),
+    /// Show the nodes of a fleet; have one refuse new clients before it is upgraded, and accept them again.
+    Fleet(FleetTask),
     /// Measure what a pool is worth and how large it should be, with pgbench, on a private PostgreSQL or on yours: the program weir-bench.
     #[command(disable_help_flag = true)]
     Bench {

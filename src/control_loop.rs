@@ -107,6 +107,7 @@ impl<C: Shards> ControlLoop<C> {
 
     /// Attaches the panel.
     pub(crate) fn serve_panel(&mut self, panel: Panel) {
+        panel.set_draining(self.control.is_draining());
         self.panel = Some(panel);
     }
 
@@ -137,6 +138,7 @@ impl<C: Shards> ControlLoop<C> {
 
     /// Attaches the thread that takes part in a fleet.
     pub(crate) fn take_part_in_fleet(&mut self, fleet: Option<FleetAgent>) {
+        fleet.iter().for_each(|fleet| fleet.set_draining(self.control.is_draining()));
         self.fleet = fleet;
     }
 
@@ -284,6 +286,17 @@ impl<C: Shards> ControlLoop<C> {
                 self.shards.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
+            Output::OrderDrain { request, node, order } => match &self.fleet {
+                Some(fleet) => fleet.order_drain(request, node, order),
+                None => {
+                    let result = Err("this process is not a node of a fleet (setting fleet)".to_owned());
+                    return Some(Input::DrainOrdered { request, result });
+                }
+            },
+            Output::Draining(is_draining) => {
+                self.panel.iter().for_each(|panel| panel.set_draining(is_draining));
+                self.fleet.iter().for_each(|fleet| fleet.set_draining(is_draining));
+            }
             Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
             Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
             Output::Exit => {}

@@ -1,9 +1,11 @@
 //! The thread that takes part in a fleet, with what it has of this process.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use control::Input;
 use driver::{Engine, process};
-use fleetagent::{Contact, FleetAgent, Identity, Inbox};
+use fleetagent::{Contact, FleetAgent, FleetNews, Identity, Inbox};
 use settings::Config;
 
 use crate::boot::{BootError, writer};
@@ -18,6 +20,7 @@ pub(crate) fn take_part(
     engine: &Engine,
     contact: (Contact, Inbox),
     shards: u16,
+    sender: Sender<Input>,
     note: &str,
     logger: &Arc<Logger>,
 ) -> Result<Option<FleetAgent>, BootError> {
@@ -34,6 +37,7 @@ pub(crate) fn take_part(
     let outside = fleetagent::Outside {
         counts: engine.fleet_counts(),
         command: Arc::new(engine.broadcaster()),
+        tell: Arc::new(move |news| drop(sender.send(input(news)))),
         shards,
         log: writer(logger),
         monotonic_us: process::monotonic_us,
@@ -42,4 +46,11 @@ pub(crate) fn take_part(
     };
     FleetAgent::start(config, identity, contact, outside, fleetagent::from_note(note))
         .map_err(BootError::Fleet)
+}
+
+fn input(news: FleetNews) -> Input {
+    match news {
+        FleetNews::Drain(order) => Input::Drain(order),
+        FleetNews::DrainOrdered { request, result } => Input::DrainOrdered { request, result },
+    }
 }

@@ -6,12 +6,14 @@ mod boot;
 mod check;
 mod cli;
 mod compat;
+mod config_option;
 mod console;
 mod container;
 mod control_loop;
 mod credentials;
 mod files;
 mod fleet;
+mod fleet_command;
 mod generate;
 mod logging;
 mod panel_thread;
@@ -61,6 +63,7 @@ fn run(options: Options, words: &[OsString]) -> Status {
         Some(Task::Container(task)) => container::run(task, |options| serve(options, words)),
         Some(Task::Import(task)) => pgpool::run(&task),
         Some(Task::Quota(task)) => quota_command::run(&task, paint),
+        Some(Task::Fleet(task)) => fleet_command::run(&task, paint),
         Some(Task::Panel(task)) => credentials::run(&task),
         Some(Task::Bench { words }) => bench_command::run(&cli::bench_words(options.color, words)),
         None if options.version => print(&format!("{}\nio drivers: io_uring, epoll\n", control::VERSION)),

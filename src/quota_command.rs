@@ -11,15 +11,13 @@ use std::process::{Command, Stdio};
 use clap::{Args, Subcommand};
 use commandline::Paint;
 use programs::Status;
-use settings::{Config, Finding, quotas_path};
+use settings::{Config, quotas_path};
 
+use crate::config_option::ConfigOption;
 use crate::console::Console;
 use crate::files::Disk;
 use crate::quotas_file;
 use table::QuotaLine;
-
-/// The configuration file where none is named.
-const DEFAULT_FILE: &str = "/etc/weir/weir.ini";
 
 /// What the process's log calls its connections.
 const APPLICATION_NAME: &str = "weir quota";
@@ -33,13 +31,6 @@ pub(crate) struct QuotaTask {
 
     #[command(flatten)]
     show: ShowOptions,
-}
-
-#[derive(Args, Clone, Debug, PartialEq)]
-struct ConfigOption {
-    /// The configuration file of the running process.
-    #[arg(short, long, value_name = "FILE.ini", default_value = DEFAULT_FILE)]
-    config: String,
 }
 
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -143,22 +134,13 @@ pub(crate) fn run(task: &QuotaTask, paint: Paint) -> Status {
     })
 }
 
-fn loaded(at: &ConfigOption) -> Result<Config, String> {
-    settings::load(&Disk, &at.config, &[]).map_err(|findings| unusable(at, &findings))
-}
-
-fn unusable(at: &ConfigOption, findings: &[Finding]) -> String {
-    let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
-    format!("cannot use {}:\n{}", at.config, texts.join("\n"))
-}
-
 fn path_of(config: &Config) -> Result<String, String> {
     let path = quotas_path(&config.global).map(str::to_owned);
     path.ok_or_else(|| "the setting quotas_file does not name a file".to_owned())
 }
 
 fn lines(at: &ConfigOption) -> Result<Vec<QuotaLine>, String> {
-    let mut console = Console::connect(&loaded(at)?, APPLICATION_NAME)?;
+    let mut console = Console::connect(&at.load()?, APPLICATION_NAME)?;
     console.rows("SHOW QUOTAS")?.iter().map(|row| QuotaLine::read(row)).collect()
 }
 
@@ -242,7 +224,7 @@ fn line(subject: &str, name: &str, resource: &str, [soft, hard]: [&str; 2], grac
 
 /// By the running process; in the file where none runs.
 fn set(at: &ConfigOption, line: &str) -> Result<Status, String> {
-    let config = loaded(at)?;
+    let config = at.load()?;
     match Console::connect(&config, APPLICATION_NAME) {
         Ok(mut console) => _ = console.rows(&format!("SET QUOTA {line}"))?,
         Err(_) if !Console::is_there(&config) => {
@@ -256,7 +238,7 @@ fn set(at: &ConfigOption, line: &str) -> Result<Status, String> {
 fn edit(at: &ConfigOption) -> Result<Status, String> {
     // The file may be what is wrong with the configuration, and is to be mended.
     let config = settings::load(&Disk, &at.config, &[]).or_else(|findings| {
-        edit::config_without_quotas(&at.config, &findings).ok_or_else(|| unusable(at, &findings))
+        edit::config_without_quotas(&at.config, &findings).ok_or_else(|| at.unusable(&findings))
     })?;
     let path = path_of(&config)?;
     if edit::edit(&path)? && Console::is_there(&config) {

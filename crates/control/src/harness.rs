@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use messages::{
-    AdminQuery, AdminReply, Cell, Command, ConsoleClient, Listing, ReplyPart, Report, RequestId, Role,
+    AdminQuery, AdminReply, Cell, Command, ConsoleClient, Drain, Listing, ReplyPart, Report, RequestId, Role,
     ShardId, StatementMode, Subject,
 };
 use settings::{Config, Files};
@@ -41,6 +41,9 @@ pub(crate) struct Harness {
     pub(crate) pool_answers: Vec<(u64, Result<PoolOutcome, PoolError>)>,
     pub(crate) quota_changes: Vec<(String, String)>,
     pub(crate) switchovers: Vec<crate::Switchover>,
+    /// The last order for another node.
+    pub(crate) ordered_drain: Option<(RequestId, String, Drain)>,
+    pub(crate) draining: Option<bool>,
 }
 
 impl Harness {
@@ -77,6 +80,8 @@ impl Harness {
             pool_answers: Vec::new(),
             quota_changes: Vec::new(),
             switchovers: Vec::new(),
+            ordered_drain: None,
+            draining: None,
         }
     }
 
@@ -104,6 +109,10 @@ impl Harness {
                 Output::ChangeQuota { path, line } => self.quota_changes.push((path, line)),
                 Output::PoolReply { id, answer } => self.pool_answers.push((id, *answer)),
                 Output::Switchover(switchover) => self.switchovers.push(switchover),
+                Output::OrderDrain { request, node, order } => {
+                    self.ordered_drain = Some((request, node, order));
+                }
+                Output::Draining(is_draining) => self.draining = Some(is_draining),
                 Output::Exit => self.exited = true,
             }
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use messages::{Command, ReplyPart, Report, RequestId, ShardId, Subject};
+use messages::{Command, Drain, ReplyPart, Report, RequestId, ShardId, Subject};
 use quota::{RoleMembers, Rules};
 use settings::{Config, Finding, Member, PatroniUrls};
 use telemetry::Record;
@@ -70,6 +70,15 @@ pub enum Input {
         urls: PatroniUrls,
         /// Its members, or why they are not known.
         answer: Result<Vec<Member>, PatroniError>,
+    },
+    /// Another node of the fleet has ordered this process to drain, or to end that.
+    Drain(Drain),
+    /// The answer to [`Output::OrderDrain`].
+    DrainOrdered {
+        /// From the request.
+        request: RequestId,
+        /// Why the order was not given.
+        result: Result<(), String>,
     },
     /// The answer to [`Output::Switchover`].
     SwitchedOver {
@@ -158,6 +167,17 @@ pub enum Output {
         /// The result.
         answer: Box<Result<PoolOutcome, PoolError>>,
     },
+    /// Order another node of the fleet to drain; [`Input::DrainOrdered`] answers.
+    OrderDrain {
+        /// Comes back in the answer.
+        request: RequestId,
+        /// The node.
+        node: String,
+        /// What it is to do.
+        order: Drain,
+    },
+    /// This process drains, or does not any more.
+    Draining(bool),
     /// Ask Patroni to switch over; [`Input::SwitchedOver`] answers.
     Switchover(Switchover),
     /// A new configuration is in force: reconfigure the log. The shards have it already.

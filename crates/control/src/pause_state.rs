@@ -1,7 +1,9 @@
-//! What is paused, as in PgBouncer: the whole pooler and single databases are paused independently; and what is disabled and detached.
+//! What is paused, as in PgBouncer: the whole pooler and single databases are paused independently; and what is disabled, detached and drained.
 //! `commands.rs` sends the commands to the shards.
 
 use std::collections::BTreeSet;
+
+use messages::Drain;
 
 use crate::CommandError;
 
@@ -20,6 +22,7 @@ pub(crate) struct PauseState {
     disabled: BTreeSet<String>,
     /// DETACH: databases, and hosts by name and port.
     detached: BTreeSet<(String, String)>,
+    drain: Drain,
 }
 
 impl PauseState {
@@ -30,7 +33,12 @@ impl PauseState {
         let named = self.named.iter().map(|name| format!("database {name}\n"));
         let disabled = self.disabled.iter().map(|name| format!("disabled {name}\n"));
         let detached = self.detached.iter().map(|(name, host)| format!("detached {host}\t{name}\n"));
-        whole.into_iter().chain(killed).chain(named).chain(disabled).chain(detached).collect()
+        let drain = match self.drain {
+            Drain::Off => None,
+            Drain::NewClients => Some("drain new-clients\n".to_owned()),
+            Drain::AllClients => Some("drain all-clients\n".to_owned()),
+        };
+        whole.into_iter().chain(killed).chain(drain).chain(named).chain(disabled).chain(detached).collect()
     }
 
     /// The inverse of [`PauseState::note`]; unknown lines are ignored.
@@ -40,6 +48,8 @@ impl PauseState {
             match line {
                 "all" => pause_state.whole = true,
                 "killed" => pause_state.killed = true,
+                "drain new-clients" => pause_state.drain = Drain::NewClients,
+                "drain all-clients" => pause_state.drain = Drain::AllClients,
                 other => {
                     pause_state.named.extend(other.strip_prefix("database ").map(str::to_owned));
                     pause_state.disabled.extend(other.strip_prefix("disabled ").map(str::to_owned));
@@ -110,6 +120,16 @@ impl PauseState {
         } else {
             self.disabled.remove(database);
         }
+    }
+
+    /// Whether clients are refused or ended.
+    pub(crate) fn drain(&self) -> Drain {
+        self.drain
+    }
+
+    /// DRAIN and UNDRAIN; both are idempotent.
+    pub(crate) fn set_drain(&mut self, drain: Drain) {
+        self.drain = drain;
     }
 
     /// SUSPEND. Refused while anything is paused.

@@ -55,6 +55,8 @@ pub(crate) enum Purpose {
     CancelClient(u64),
     /// DETACH or ATTACH.
     Detach(&'static str),
+    /// DRAIN or UNDRAIN of another node, which the fleet's thread orders.
+    Drain(&'static str),
     /// SWITCHOVER, while transactions end that run.
     SwitchoverDrain(Box<Switchover>),
     /// SWITCHOVER, which Patroni answers.

@@ -70,6 +70,10 @@ impl World {
             while let Some(output) = self.control.poll() {
                 match output {
                     Output::Switchover(_) => panic!("no entry follows Patroni"),
+                    Output::OrderDrain { request, .. } => {
+                        inputs.push(Input::DrainOrdered { request, result: Ok(()) });
+                    }
+                    Output::Draining(_) => {}
                     Output::Tell { shard, command } => self.told(shard.0, command),
                     Output::Load if self.random.below(2) == 0 => inputs.push(Input::Loaded(Err(Vec::new()))),
                     Output::Load => inputs.push(Input::Loaded(Ok(Config::default()))),

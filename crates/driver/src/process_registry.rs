@@ -273,7 +273,9 @@ impl PoolRegistry for ProcessRegistry {
 
 impl FleetCounts for ProcessRegistry {
     fn clients(&self) -> u32 {
-        self.process.clients.taken()
+        let names = &*self.names();
+        let of_pools = names.databases.iter().filter(|(name, _)| !name.starts_with('\0'));
+        of_pools.map(|(_, counts)| counts.clients.taken()).fold(0, u32::saturating_add)
     }
 
     fn each(&self, look: &mut dyn FnMut(Counted<'_>)) {

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fleet::{CallId, Event, Handover, Node, NodeConfig, NodeState, Request, SessionId};
+use fleet::{
+    CallId, DrainError, DrainOrder, Event, Handover, Node, NodeConfig, NodeState, Request, SessionId,
+};
 use fleetstore::Store;
-use messages::Command;
+use messages::{Command, Drain, RequestId};
 use settings::Config;
 use telemetry::Level;
 use tokio::sync::Notify;
@@ -15,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::audit::Audit;
 use crate::counters::Counters;
 use crate::rows::{Rows, own_detail};
-use crate::{Inbox, Order, Outside, log};
+use crate::{FleetNews, Inbox, Order, Outside, log};
 
 /// The counters are looked at so often at least.
 const LOOK_US: u64 = 250_000;
@@ -142,6 +144,8 @@ impl Agent {
                     self.audit = None;
                 }
             }
+            Order::Drain { request, node, order } => self.order_drain(request, &node, order, now_us),
+            Order::Draining(is_draining) => self.node.set_draining(is_draining, now_us),
             Order::HandOver(answer) => {
                 self.is_handed_over = true;
                 let _ = answer.send(self.node.hand_over());
@@ -151,10 +155,46 @@ impl Agent {
         }
     }
 
+    fn order_drain(&mut self, request: RequestId, node: &str, order: Drain, now_us: u64) {
+        if **self.node.id() == *node {
+            (self.outside.tell)(FleetNews::Drain(order));
+            (self.outside.tell)(FleetNews::DrainOrdered { request, result: Ok(()) });
+        } else {
+            let order = match order {
+                Drain::Off => DrainOrder::Resume,
+                Drain::NewClients => DrainOrder::NewClients,
+                Drain::AllClients => DrainOrder::AllClients,
+            };
+            self.node.order_drain(request.0, node.into(), order, now_us);
+        }
+    }
+
+    fn tell_of_drains(&mut self) {
+        if let Some(order) = self.node.take_drain_order() {
+            (self.outside.tell)(FleetNews::Drain(match order {
+                DrainOrder::Resume => Drain::Off,
+                DrainOrder::NewClients => Drain::NewClients,
+                DrainOrder::AllClients => Drain::AllClients,
+            }));
+        }
+        while let Some((request, result)) = self.node.next_drain_result() {
+            let result = result.map_err(|why| match why {
+                DrainError::NoStore => "this node has no lease in the store (SHOW FLEET)".to_owned(),
+                DrainError::NoSuchNode => "no node of this name is up (SHOW FLEET)".to_owned(),
+                DrainError::Contended => "the order could not be written: others write it, too".to_owned(),
+                DrainError::Unanswered(why) => {
+                    format!("the store has not answered, the order may have been given: {why}")
+                }
+            });
+            (self.outside.tell)(FleetNews::DrainOrdered { request: RequestId(request), result });
+        }
+    }
+
     /// Carries out what the node has decided, and looks at the counters where that is due.
     fn work(&mut self) {
         let now_us = self.now_us();
         self.carry_out(now_us);
+        self.tell_of_drains();
         let waited_us = now_us.saturating_sub(self.looked_us);
         if waited_us >= LOOK_US || self.is_look_due && waited_us >= LEAST_LOOK_US {
             self.look(now_us);

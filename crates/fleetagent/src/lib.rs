@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
-use messages::{BackendRow, Command, FleetBudgetRow, FleetNodeRow, ShardId};
+use messages::{BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, RequestId, ShardId};
 use pool::FleetCounts;
 use settings::{Config, FleetStore};
 use telemetry::{Level, Record};
@@ -39,12 +39,28 @@ const THREAD: &str = "weir-fleet";
 /// Writes to the log.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 
+/// What the thread has for the control thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FleetNews {
+    /// Another node has ordered this one to drain, or to end that.
+    Drain(Drain),
+    /// The answer to [`FleetAgent::order_drain`].
+    DrainOrdered {
+        /// From the request.
+        request: RequestId,
+        /// Why the order was not given.
+        result: Result<(), String>,
+    },
+}
+
 /// What the thread has of the rest of the process.
 pub struct Outside {
     /// The counters of shared limits.
     pub counts: Arc<dyn FleetCounts>,
     /// Sends a command to every shard.
     pub command: Arc<dyn Fn(&Command) + Send + Sync>,
+    /// Takes news to the control thread.
+    pub tell: Arc<dyn Fn(FleetNews) + Send + Sync>,
     /// How many shards there are.
     pub shards: u16,
     /// The log.
@@ -75,6 +91,14 @@ pub(crate) enum Order {
         shard: ShardId,
         backends: Vec<BackendRow>,
     },
+    /// Another node is to drain, or this one.
+    Drain {
+        request: RequestId,
+        node: String,
+        order: Drain,
+    },
+    /// This node drains, or does not any more.
+    Draining(bool),
     /// Another process takes over: it goes on as this node.
     HandOver(SyncSender<Handover>),
     /// It does not.
@@ -199,6 +223,16 @@ impl FleetAgent {
     /// A new configuration is in force.
     pub fn configure(&self, config: &Arc<Config>) {
         let _ = self.contact.orders.send(Order::Configure(Arc::clone(config)));
+    }
+
+    /// Orders another node to drain; [`FleetNews::DrainOrdered`] answers.
+    pub fn order_drain(&self, request: RequestId, node: String, order: Drain) {
+        let _ = self.contact.orders.send(Order::Drain { request, node, order });
+    }
+
+    /// This node drains, or does not any more: others see it.
+    pub fn set_draining(&self, is_draining: bool) {
+        let _ = self.contact.orders.send(Order::Draining(is_draining));
     }
 
     /// Stops talking to the store: another process goes on as this node, with this line in its note ([`from_note`]). Empty if the thread does not answer

@@ -17,6 +17,8 @@ pub(crate) struct PanelState {
     pub(crate) config: Arc<Config>,
     /// The process is going to end.
     pub(crate) is_shutting_down: bool,
+    /// New clients are to go to another process.
+    pub(crate) is_draining: bool,
     /// It ends now: what is to be said must be said at once.
     pub(crate) is_exiting: bool,
     /// Another process takes over and wants the port.
@@ -48,6 +50,11 @@ impl PanelContext {
     /// The process is going to end.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.state.borrow().is_shutting_down
+    }
+
+    /// New clients are to go to another process.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.state.borrow().is_draining
     }
 
     /// Another process takes over.

@@ -95,6 +95,8 @@ pub(crate) enum Failure {
     ServerError,
     /// The process is going to end.
     ShuttingDown,
+    /// New clients are to go to another process (DRAIN).
+    Draining,
     /// The panel's limit of connections.
     TooManyConnections,
     /// The connection makes room for another.
@@ -180,6 +182,7 @@ impl Failure {
             Failure::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
             Failure::LabNotInstalled(_) => StatusCode::NOT_IMPLEMENTED,
             Failure::ShuttingDown
+            | Failure::Draining
             | Failure::TooManyConnections
             | Failure::Evicted
             | Failure::TooManyStreams
@@ -329,6 +332,7 @@ impl fmt::Display for Failure {
             Failure::TooManyAttempts { seconds } => write!(out, "Too many attempts: try again in {seconds} s."),
             Failure::ServerError => out.write_str("Unexpected server-side error"),
             Failure::ShuttingDown => out.write_str("the pooler is shutting down"),
+            Failure::Draining => out.write_str("the pooler is draining"),
             Failure::TooManyConnections => out.write_str("too many connections are open"),
             Failure::Evicted => out.write_str("too many connections without a login are open: closing the oldest"),
             Failure::TooManyStreams => out.write_str("too many streams are open: 200"),

@@ -113,6 +113,7 @@ impl Panel {
         let (panel_state, receiver) = watch::channel(PanelState {
             config: Arc::clone(&args.config),
             is_shutting_down: false,
+            is_draining: false,
             is_exiting: false,
             is_handed_over: false,
         });
@@ -167,6 +168,11 @@ impl Panel {
     /// The process is shutting down: /readyz fails from now on.
     pub fn begin_shutdown(&self) {
         self.panel_state.send_modify(|panel_state| panel_state.is_shutting_down = true);
+    }
+
+    /// The process drains, or does not any more: /readyz fails meanwhile.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.panel_state.send_modify(|panel_state| panel_state.is_draining = is_draining);
     }
 
     /// Another handle of the listening socket, for a process that takes over: so the port is never free. To be closed soon, for the

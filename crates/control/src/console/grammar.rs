@@ -59,7 +59,7 @@ fn switchover(
 }
 
 fn takes_host(word: &str) -> bool {
-    ["attach", "detach"].iter().any(|known| word.eq_ignore_ascii_case(known))
+    ["attach", "detach", "drain"].iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// What follows the database of a command that names one of its hosts, too.

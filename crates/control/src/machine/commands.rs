@@ -94,6 +94,10 @@ pub static COMMANDS: &[CommandRow] = commands! {
         disable;
     "ENABLE", Optional, Admin, Same, Some(" <db>"), "Undoes DISABLE.",
         enable;
+    "DRAIN", Host, Admin, Own, Some(" [<node>] [END_CLIENTS]"), "Refuses new clients of this process, or of another node of its fleet, and fails /readyz; END_CLIENTS ends connected ones outside of transactions.",
+        crate::machine::drain::drain;
+    "UNDRAIN", Optional, Admin, Own, Some(" [<node>]"), "Undoes DRAIN.",
+        crate::machine::drain::undrain;
     "DETACH", Host, Admin, Own, Some(" <db> <host>[:<port>]"), "Sends no reads to one of the hosts of an entry with read_write_split; its connections for reads are closed as they become free.",
         detach;
     "ATTACH", Host, Admin, Own, Some(" <db> <host>[:<port>]"), "Undoes DETACH.",

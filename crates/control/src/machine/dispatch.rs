@@ -249,8 +249,8 @@ impl Control {
             (Purpose::CancelClient(_), Some(requester)) => self.complete(requester, "CANCEL_CLIENT"),
             (Purpose::Shutdown, _) => self.end(),
             (Purpose::SwitchoverDrain(switchover), requester) => self.ask_patroni(requester, *switchover),
-            // Patroni's answer is an input of its own.
-            (Purpose::Switchover, _) | (_, None) => {}
+            // Their answers are inputs of their own.
+            (Purpose::Switchover | Purpose::Drain(_), _) | (_, None) => {}
         }
     }
 

@@ -8,6 +8,7 @@ mod commands;
 mod configure;
 mod console_disconnect;
 mod dispatch;
+mod drain;
 mod pool_changes;
 mod quotas;
 mod server_queries;
@@ -127,6 +128,8 @@ impl Control {
             Input::PoolsWritten(outcome) => self.pools_written(outcome),
             Input::QuotaChanged(outcome) => self.quota_changed(outcome),
             Input::RoleMembers(members) => self.role_members_known(members),
+            Input::Drain(order) => self.drain(order),
+            Input::DrainOrdered { request, result } => self.drain_ordered(request, result),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
             Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}

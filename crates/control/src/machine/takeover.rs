@@ -1,7 +1,7 @@
 //! A takeover by another process (`-R`): its console command, and the exit of this process.
 //! The driver and the shards move the connections.
 
-use messages::{Command, RequestId, ShutdownMode};
+use messages::{Command, Drain, RequestId, ShutdownMode};
 use settings::Config;
 use telemetry::{Level, Record};
 
@@ -85,6 +85,10 @@ impl Control {
         let disabled: Vec<String> = self.pause_state.all_disabled().cloned().collect();
         for database in disabled {
             self.broadcast(&Command::Disable { database, disabled: true });
+        }
+        if self.pause_state.drain() != Drain::Off {
+            self.broadcast(&Command::Drain(self.pause_state.drain()));
+            self.push(Output::Draining(true));
         }
         let detached: Vec<(String, String)> = self.pause_state.all_detached().cloned().collect();
         for (database, host) in detached {

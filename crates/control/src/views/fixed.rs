@@ -1,6 +1,6 @@
 //! The small views: CONFIG, LISTS, SHARDS, STATE, VERSION.
 
-use messages::{Cell, Column, ShardRow};
+use messages::{Cell, Column, Drain, ShardRow};
 
 use super::{ViewContext, databases, text, text_or_null, users};
 use crate::CONSOLE;
@@ -99,7 +99,13 @@ pub(super) fn shards(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
 pub(super) fn state(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let (paused, suspended) = (context.pause_state.whole(), context.pause_state.suspended());
     let row = |key: &str, holds: bool| vec![key.into(), if holds { "yes" } else { "no" }.into()];
-    vec![row("active", !paused && !suspended), row("paused", paused), row("suspended", suspended)]
+    let draining = context.pause_state.drain() != Drain::Off;
+    vec![
+        row("active", !paused && !suspended),
+        row("paused", paused),
+        row("suspended", suspended),
+        row("draining", draining),
+    ]
 }
 
 pub(super) fn version(_: &ViewContext<'_>) -> Vec<Vec<Cell>> {

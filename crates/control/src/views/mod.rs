@@ -447,9 +447,15 @@ mod tests {
         let mut harness = Harness::new();
         assert_eq!(shown(&harness.show("SHOW VERSION", &empty)), [crate::VERSION]);
         assert!(crate::VERSION.starts_with("PgBouncer 1.25.2 (Weir "));
-        assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|yes", "paused|no", "suspended|no"]);
+        assert_eq!(
+            shown(&harness.show("SHOW STATE", &empty)),
+            ["active|yes", "paused|no", "suspended|no", "draining|no"]
+        );
         harness.signal(crate::Signal::Usr1);
-        assert_eq!(shown(&harness.show("SHOW STATE", &empty)), ["active|no", "paused|yes", "suspended|no"]);
+        assert_eq!(
+            shown(&harness.show("SHOW STATE", &empty)),
+            ["active|no", "paused|yes", "suspended|no", "draining|no"]
+        );
         assert_eq!(shown(&harness.show("SHOW SHARDS", &of_shards)), ["0|6|1|1|2|70|60|3"]);
         let lists = shown(&harness.show("SHOW LISTS", &of_shards));
         for row in

@@ -105,6 +105,12 @@ impl Node {
         }
     }
 
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &NodeId {
+        &self.config.id
+    }
+
     /// What the process that takes over needs. This node must send no request afterwards.
     #[must_use]
     pub fn hand_over(&self) -> Handover {

@@ -26,7 +26,7 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Shards answer, and the process is not about to end.
+/// Shards answer, and the process neither drains nor is about to end.
 #[utoipa::path(get, path = "/readyz", responses(
     (status = 200, body = String), (status = 503, body = crate::failure::FailureBody)))]
 async fn readyz(
@@ -35,6 +35,9 @@ async fn readyz(
 ) -> Result<&'static str, Failure> {
     if context.is_shutting_down() {
         return Err(Failure::ShuttingDown);
+    }
+    if context.is_draining() {
+        return Err(Failure::Draining);
     }
     control_client.show(control::SHARDS).await?;
     Ok("ready\n")
