@@ -64,10 +64,12 @@ pub(crate) enum Fault {
     Detach,
     /// RELOAD that sends reads to the primary and, later, one that does not.
     Unsplit,
+    /// DRAIN, of new clients or of all, and, later, UNDRAIN.
+    Drain,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 23] = [
+    pub(crate) const ALL: [Fault; 24] = [
         Fault::CutClient,
         Fault::CutServer,
         Fault::Terminate,
@@ -91,6 +93,7 @@ impl Fault {
         Fault::Shutdown,
         Fault::Takeover,
         Fault::BrokenTakeover,
+        Fault::Drain,
     ];
 
     /// What happens to worlds with a cluster alone.
@@ -110,7 +113,7 @@ impl Fault {
             Fault::Stop | Fault::FilesOut | Fault::Shutdown | Fault::BrokenTakeover => 60_000,
             Fault::Promote | Fault::StandStill => 400_000,
             Fault::Rejoin => 500_000,
-            Fault::Kill | Fault::HostMoved | Fault::Disable | Fault::WaitClose => 120_000,
+            Fault::Kill | Fault::HostMoved | Fault::Disable | Fault::WaitClose | Fault::Drain => 120_000,
             _ => 200_000,
         }
     }

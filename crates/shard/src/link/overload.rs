@@ -66,7 +66,8 @@ pub(crate) fn excuse_waits(core: &mut Core, server_conn: ConnId) {
 /// Refuses a client that has waited for too long; false if it is served all the same.
 #[cold]
 pub(crate) fn refuse_late(core: &mut Core, conn: ConnId) -> bool {
-    let Some(client) = core.conns.client(conn).filter(|client| may_refuse(client)) else { return false };
+    // A query of Weir's own may stand in the queue, too.
+    let Some(client) = core.conns.find_client(conn).filter(|client| may_refuse(client)) else { return false };
     let Some(local_pool) = core.local_pools.of(client.served_by()) else { return false };
     let target = local_pool.pool.limits.queue_target_us / 1_000;
     refuse(core, conn, &format!("clients wait for more than {target} ms (queue_target)"));

@@ -245,6 +245,21 @@ fn who_waits_while_no_server_becomes_free_is_refused_too() {
 }
 
 #[test]
+fn a_question_of_a_login_waits_beyond_the_target() {
+    let (mut world, _, clients) = busy("queue_target = 0.05\nauth_user = u\nauth_query = select $1", 1);
+    ask(&mut world, clients[0]);
+    let mut packet = vec![];
+    let login: [(&[u8], &[u8]); 2] = [(b"user", b"stranger"), (b"database", b"d")];
+    encode::startup(&mut packet, wire::startup::Version::V3_0, &login);
+    let stranger = world.accept();
+    world.receive(stranger, &packet);
+    (0..3).for_each(|_| world.pass(400));
+    assert!(refusal(&mut world, clients[0]).is_some_and(|(_, goes_on)| goes_on));
+    assert_eq!(world.tags(stranger), "", "its question is still in the queue");
+    assert!(!world.closed.contains(&stranger));
+}
+
+#[test]
 fn waits_during_a_pause_are_not_the_loads() {
     let (mut world, server, clients) = busy("queue_target = 0.05", 2);
     ask(&mut world, clients[0]);

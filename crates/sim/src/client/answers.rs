@@ -20,6 +20,9 @@ const OVERLOADED: &str = "53300";
 /// The SQLSTATE of a connection or a request that a quota refuses.
 const OVER_QUOTA: &str = "53400";
 
+/// What a client is told whom DRAIN ends.
+const DRAINED: &str = "terminating connection because the pooler is draining";
+
 impl Client {
     pub(super) fn take(&mut self, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         match (kind, self.phase) {
@@ -62,6 +65,13 @@ impl Client {
         let words = error_field(body, b'M').unwrap_or(b"");
         let readable = String::from_utf8_lossy(words).into_owned();
         if error_field(body, b'S') != Some(b"ERROR") {
+            if readable == DRAINED && self.is_in_transaction() {
+                self.object(
+                    "I15",
+                    "was ended in a transaction because the pooler drains".to_owned(),
+                    context,
+                );
+            }
             // Its own cancel request hit the BEGIN that Weir had sent before its request.
             let hit_begin = self.cancels > 0 && readable.starts_with("server refused the deferred BEGIN");
             let is_overload = context.refuses && sqlstate == OVERLOADED;

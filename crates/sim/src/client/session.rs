@@ -229,6 +229,11 @@ impl Client {
         self.waiting_since_us.is_some()
     }
 
+    /// Whether it has logged in and not gone.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Whether it was told that it is in a transaction block.
     pub(crate) fn is_in_transaction(&self) -> bool {
         self.view.status != Status::Idle

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use messages::{Command, Listing, Report, RequestId, ShutdownMode, Subject};
+use messages::{Command, Drain, Listing, Report, RequestId, ShutdownMode, Subject};
 
 use super::{Era, What, World};
 use crate::fault::Fault;
@@ -29,6 +29,8 @@ pub(super) enum Undo {
     Attach(String, String),
     /// Reads of a database go to standbys again.
     Split(String),
+    /// UNDRAIN.
+    Undrain,
 }
 
 /// A command whose answer is awaited.
@@ -59,6 +61,8 @@ pub(super) struct Operator {
     pub(super) named: BTreeSet<String>,
     /// DISABLE, with the time since which no new client gets in.
     pub(super) disabled: BTreeMap<String, u64>,
+    /// DRAIN, with the time since which no new client gets in.
+    pub(super) drain: Option<(Drain, u64)>,
     /// Entries that were removed.
     pub(super) removed: BTreeSet<String>,
     /// Clients of these databases that begin before then may be sent away.
@@ -96,6 +100,7 @@ impl Operator {
             killed: self.killed,
             named: self.named.clone(),
             disabled: self.disabled.clone(),
+            drain: self.drain,
             removed: self.removed.clone(),
             unsafe_until_us: self.unsafe_until_us.clone(),
             under_way: self.under_way,
@@ -127,6 +132,7 @@ impl Operator {
     /// Whether a client of this database that begins now may be sent away by what an operator did.
     pub(super) fn is_unsafe(&self, database: &str, now_us: u64) -> bool {
         self.ending.is_some()
+            || self.drain.is_some()
             || self.disabled.contains_key(database)
             || self.removed.contains(database)
             || self.unsafe_until_us.get(database).is_some_and(|until_us| now_us < *until_us)
@@ -165,6 +171,7 @@ impl<P: Pooler> World<P> {
                 self.command(&Command::Disable { database: one.clone(), disabled: true });
                 self.undo_later(Undo::Enable(one), for_us);
             }
+            Fault::Drain if self.operator.drain.is_none() => self.drain(for_us),
             Fault::WaitClose => {
                 let database = self.one_or_all(one);
                 let order = |request| Command::WaitClose { request, database: database.clone() };
@@ -193,6 +200,32 @@ impl<P: Pooler> World<P> {
         let order = |request| Command::Pause { request, database: database.clone() };
         self.ask(Awaited::Pause(database.clone()), order);
         self.undo_later(Undo::Resume(database), for_us);
+    }
+
+    /// Clients that have logged in stay, or are ended outside of transactions.
+    fn drain(&mut self, for_us: u64) {
+        let order = if self.events.is_multiple_of(2) { Drain::AllClients } else { Drain::NewClients };
+        self.operator.drain = Some((order, self.clock.now_us() + REACHED_US));
+        self.disturb_newcomers(order == Drain::AllClients);
+        self.command(&Command::Drain(order));
+        self.undo_later(Undo::Undrain, for_us);
+    }
+
+    fn undrain(&mut self) {
+        if self.operator.drain.take().is_some() {
+            self.disturb_newcomers(false);
+            self.command(&Command::Drain(Drain::Off));
+        }
+    }
+
+    /// Clients that are logging in, or come before the command is everywhere, may be refused; those that have logged in may be ended where `all`.
+    fn disturb_newcomers(&mut self, all: bool) {
+        for client in self.clients.iter_mut().filter(|client| all || !client.is_open()) {
+            client.disturbed = true;
+        }
+        let until_us = self.clock.now_us() + REACHED_US;
+        let names = (0..self.swarm.pooling.databases).map(setup::database);
+        self.operator.unsafe_until_us.extend(names.map(|name| (name, until_us)));
     }
 
     fn kill(&mut self, database: Option<String>, for_us: u64) {
@@ -237,6 +270,7 @@ impl<P: Pooler> World<P> {
             }
             Undo::Attach(database, host) => self.order_detach(&database, &host, false),
             Undo::Split(database) => self.split(&database, true),
+            Undo::Undrain => self.undrain(),
             Undo::Restore(database) => {
                 if self.operator.removed.remove(&database) {
                     self.disturb(Some(&database), true);
@@ -268,6 +302,7 @@ impl<P: Pooler> World<P> {
         let removed = self.operator.removed.iter().map(|name| Undo::Restore(name.clone()));
         let undone: Vec<Undo> = named.chain(disabled).chain(removed).collect();
         self.resume(None);
+        self.undrain();
         for undo in undone {
             self.undo(undo);
         }

@@ -111,6 +111,9 @@ impl<P: Pooler> World<P> {
             let text = format!("c{number} was let into {}, which is disabled", birth.database);
             self.checker.object("I15", text);
         }
+        if is_open && self.operator.drain.is_some_and(|(_, since_us)| since_us < birth.at_us) {
+            self.checker.object("I15", format!("c{number} was let in while the pooler drains"));
+        }
     }
 
     /// Once no command is on its way: pools are paused if, and only if, a command that is in force says so.

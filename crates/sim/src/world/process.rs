@@ -159,7 +159,7 @@ impl<P: Pooler> World<P> {
         self.set_owner(end, Owner::Nobody);
     }
 
-    /// What was paused or disabled in the process before is so in the next, before anything comes in.
+    /// What was paused, disabled or drained in the process before is so in the next, before anything comes in.
     pub(super) fn tell_inherited_pauses(&mut self) {
         let request = RequestId(0);
         let all = (self.operator.whole || self.operator.killed).then_some(None);
@@ -167,7 +167,8 @@ impl<P: Pooler> World<P> {
         let pauses = all.into_iter().chain(named).map(|database| Command::Pause { request, database });
         let disabled = self.operator.disabled.keys().cloned();
         let disables = disabled.map(|database| Command::Disable { database, disabled: true });
-        let commands: Vec<Command> = pauses.chain(disables).collect();
+        let drain = self.operator.drain.map(|(order, _)| Command::Drain(order));
+        let commands: Vec<Command> = pauses.chain(disables).chain(drain).collect();
         for shard in self.current_shards() {
             for command in &commands {
                 self.deliver(shard, Event::Command(command.clone()));
