@@ -11,6 +11,7 @@ pub const BUGS: &[&str] = &[
     "answer_for_another",
     "asked_as_clients_left_it",
     "cancel_of_a_former_query",
+    "drain_ends_transactions",
     "drained_and_kept",
     "fleet_double_take",
     "fleet_given_while_open",
