@@ -193,3 +193,27 @@ def test_signals_that_mean_nothing_change_nothing(weir):
     pooler.signal(signal.SIGUSR2)
     pooler.wait_log("got SIGUSR2, but not paused/suspended")
     assert client.execute("select 1").fetchone() == (1,)
+
+
+@pytest.mark.weir_only  # PgBouncer resets what it has not accepted, and its code is 08P01
+def test_who_has_connected_before_the_listener_closes_is_told_to_go_elsewhere(weir):
+    """57P03, as a PostgreSQL that shuts down says it: libpq goes to the next of its hosts then."""
+    pooler = weir()
+    client = pooler.connect()
+    told = []
+    for _ in range(10):
+        pooler.signal(signal.SIGSTOP)
+        waiting = [wire.Raw(pooler.port) for _ in range(20)]
+        for raw in waiting:
+            raw.send(wire.startup(user="alice", database="app"))
+        pooler.signal(signal.SIGTERM)
+        pooler.signal(signal.SIGCONT)
+        for raw in waiting:
+            first = raw.read()
+            told += [first.fields()["C"]] if first.kind == "E" else []
+            raw.socket.close()
+        client.close()
+        assert pooler.wait_end() == 0
+        pooler.start()
+        client = pooler.connect()
+    assert set(told) <= {"57P03"}

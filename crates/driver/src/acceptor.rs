@@ -4,12 +4,10 @@
 //! waiting, if it has one, and the reserve lets an administrator in.
 //! Never waits: the event loop calls it when connections may be pending.
 
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
 use shard::Now;
 use shard::Peer;
 use telemetry::{Level, Record};
@@ -19,7 +17,6 @@ use crate::core::Log;
 use crate::fd_reserve::{self, FdReserve, REST_US};
 use crate::ids::{ListenerId, TableId};
 use crate::listen::{Kind, Listener};
-use crate::sys;
 
 /// Connections accepted per turn of a loop, so that new connections do not starve the others.
 const TURN_ACCEPTS: u8 = 8;
@@ -182,15 +179,9 @@ impl Acceptor {
         }
         let Some(one) = self.watched.get_mut(id.index()) else { return Arrival::Stop };
         let Some(listener) = one.listener.clone() else { return Arrival::Stop };
-        match acceptfrom_with(&listener.socket, SocketFlags::CLOEXEC) {
-            Ok((socket, remote)) => {
-                let remote = remote.and_then(|any| any.try_into().ok());
-                match peer_of(&socket, &listener, remote) {
-                    Some(peer) => Arrival::Client(socket, peer, listener.kind != Kind::Tcp),
-                    None => Arrival::Retry,
-                }
-            }
-            Err(Errno::INTR | Errno::CONNABORTED) => Arrival::Retry,
+        match listener.accept() {
+            Ok(Some((socket, peer))) => Arrival::Client(socket, peer, listener.kind != Kind::Tcp),
+            Ok(None) => Arrival::Retry,
             Err(Errno::AGAIN) => Arrival::NonePending,
             Err(fault) if fd_reserve::is_exhaustion(fault) => self.exhausted(id, &listener, fault, now),
             // It was shut down.
@@ -230,27 +221,13 @@ impl Acceptor {
     }
 }
 
-/// The other end of an accepted socket; None if it has disconnected already.
-fn peer_of(socket: impl AsFd, listener: &Listener, remote: Option<SocketAddr>) -> Option<Peer> {
-    match listener.kind {
-        Kind::Unix { port } => {
-            let (process_id, user_id) = sys::peer_credentials(socket.as_fd())?;
-            Some(Peer::Unix { process_id, user_id, port })
-        }
-        Kind::Tcp => {
-            let ask = || rustix::net::getsockname(&socket).ok()?.try_into().ok();
-            Some(Peer::Inet { remote: remote?, local: listener.address.or_else(ask)? })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::listen::Listeners;
     use settings::Global;
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
 
     const FIRST: ListenerId = ListenerId(0);
 

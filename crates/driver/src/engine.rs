@@ -289,13 +289,15 @@ impl Engine {
     }
 
     fn close(&self, all: bool) {
-        self.listeners.close(all);
+        self.listeners.close(all, |socket, peer| {
+            self.mailboxes.post(ShardId(0), MailboxMessage::Accepted { socket, peer });
+        });
         self.mailboxes.post_all(|| MailboxMessage::CloseListeners { all });
     }
 
     /// Ends all threads and waits for them. Connections are closed as they are.
     pub fn join(self) {
-        self.listeners.close(true);
+        self.listeners.close(true, |_, _| {});
         self.mailboxes.post_all(|| MailboxMessage::Stop);
         for thread in self.threads {
             let _ = thread.join();

@@ -1,11 +1,11 @@
 //! Listening sockets: TCP by listen_addr, the unix socket by unix_socket_dir.
 //!
-//! Owns their names in the file system (made, replaced when no process listens, removed at the end). Never accepts.
+//! Owns their names in the file system (made, replaced when no process listens, removed at the end). When connections are accepted is the acceptor's to decide.
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with,
-    sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, ipproto, listen,
+    socket_with, sockopt,
 };
 use settings::Global;
+use shard::Peer;
 
 use crate::connect::{text, unix, unix_address};
 use crate::inherited::{Holder, Inherited, SocketFile, take_inherited};
@@ -29,6 +30,9 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// How long a place may still be another process's: the kernel frees what a killed process had in io_uring a moment after its end.
 const LEAVING: Duration = Duration::from_secs(2);
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Connections that are accepted of a socket before it is closed: no queue is longer by default (net.core.somaxconn).
+const MOST_PENDING: usize = 4096;
 
 /// What a listening socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,12 +189,54 @@ impl Listeners {
     }
 
     /// Rejects new connections at once, even if other processes hold the sockets; `all` includes the unix socket. The service manager's stay open.
-    pub(crate) fn close(&self, all: bool) {
+    /// What has connected to TCP sockets before is accepted: the system would reset it.
+    pub(crate) fn close(&self, all: bool, mut accepted: impl FnMut(OwnedFd, Peer)) {
         let ours = self.all.iter().filter(|listener| !listener.is_left.load(Ordering::Acquire));
         let ours = ours.filter(|listener| listener.holder == Holder::Process);
         for listener in ours.filter(|listener| all || listener.kind == Kind::Tcp) {
+            if listener.kind == Kind::Tcp {
+                listener.accept_pending(&mut accepted);
+            }
             let _ = rustix::net::shutdown(&listener.socket, Shutdown::Both);
             listener.remove_file();
+        }
+    }
+}
+
+impl Listener {
+    /// Accepts a connection. None: there was one, and it is gone.
+    pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
+        match acceptfrom_with(&self.socket, SocketFlags::CLOEXEC) {
+            Ok((socket, remote)) => {
+                let peer = self.peer_of(&socket, remote.and_then(|any| any.try_into().ok()));
+                Ok(peer.map(|peer| (socket, peer)))
+            }
+            Err(Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn accept_pending(&self, accepted: &mut impl FnMut(OwnedFd, Peer)) {
+        for _ in 0..MOST_PENDING {
+            match self.accept() {
+                Ok(Some((socket, peer))) => accepted(socket, peer),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The other end of an accepted socket; None if it has disconnected already.
+    fn peer_of(&self, socket: impl AsFd, remote: Option<SocketAddr>) -> Option<Peer> {
+        match self.kind {
+            Kind::Unix { port } => {
+                let (process_id, user_id) = sys::peer_credentials(socket.as_fd())?;
+                Some(Peer::Unix { process_id, user_id, port })
+            }
+            Kind::Tcp => {
+                let ask = || rustix::net::getsockname(&socket).ok()?.try_into().ok();
+                Some(Peer::Inet { remote: remote?, local: self.address.or_else(ask)? })
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use auth::TaskResult;
 use messages::{Command, ShardId, ShardMessage};
 use rustix::event::{EventfdFlags, eventfd};
-use shard::ConnId;
+use shard::{ConnId, Peer};
 
 use crate::conn_move::{ConnMove, Imported};
 use crate::ids::{Generation, TableId};
@@ -28,6 +28,8 @@ pub(crate) enum MailboxMessage {
     Answered { conn: ConnId, generation: Generation, answer: TaskResult },
     /// A helper has looked up.
     Resolved { conn: ConnId, generation: Generation, addresses: Result<Addresses, String> },
+    /// A client that was accepted on a TCP socket when that was closed.
+    Accepted { socket: OwnedFd, peer: Peer },
     /// Stop accepting; `all` means the unix socket too.
     CloseListeners { all: bool },
     /// Pause accepting, because another process is to watch the same sockets. [`crate::takeover::Item::AcceptingPaused`]

@@ -37,6 +37,7 @@ impl<C: Core, B: Backend> EventLoop<C, B> {
                 dial::resolved(&mut self.backend, &mut self.net, (conn, generation), addresses, config);
                 self.deliver_pending();
             }
+            MailboxMessage::Accepted { socket, peer } => self.accepted(socket, peer, false),
             MailboxMessage::CloseListeners { all } => {
                 for (listener, closed) in self.net.acceptor.close(all) {
                     self.backend.unwatch_listener(listener, &closed.socket);

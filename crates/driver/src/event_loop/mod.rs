@@ -184,7 +184,7 @@ impl<C: Core, B: Backend> EventLoop<C, B> {
         }
     }
 
-    fn accepted(&mut self, socket: OwnedFd, peer: Peer, is_unix: bool) {
+    pub(crate) fn accepted(&mut self, socket: OwnedFd, peer: Peer, is_unix: bool) {
         let conn = self.core.allocate_id();
         let generation = self.net.conns.renew(conn, State::Open).generation;
         self.backend.accepted(&mut self.net, conn, socket, is_unix);

@@ -131,7 +131,13 @@ impl Logins {
             return client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, SPENT);
         }
         if core.administration.shutdown().is_some() && role != Some(Some(Role::Admin)) {
-            return client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "pooler is shutting down");
+            // PostgreSQL's code for the same: libpq tries the next of its hosts.
+            return client_end::fail_client(
+                core,
+                conn,
+                sqlstate::CANNOT_CONNECT_NOW,
+                "pooler is shutting down",
+            );
         }
         if role.is_none() && core.config.global.auth_type == AuthType::Any {
             let forced =
