@@ -41,7 +41,7 @@ pub struct Allowance {
 pub struct Usage {
     /// Server connections that are open, being opened or being closed.
     pub open: u32,
-    /// Those of them that clients have used in the last second or so. While slots are short, only these and `waiting` count as wanted.
+    /// Those of them that clients have used in the last half second or so. While slots are short, only these and `waiting` count as wanted.
     pub in_use: u32,
     /// Clients that wait and for which another connection would be opened.
     pub waiting: u32,

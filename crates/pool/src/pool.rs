@@ -9,7 +9,11 @@ use settings::{PoolMode, Priority, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
 use crate::shares::ShareReport;
-use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter, TENURE_US};
+use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter};
+
+/// A server that was idle for so long does not count as used when another node of the fleet wants its slot. Shorter than [`crate::TENURE_US`]: the shard that
+/// counts it, the fleet's thread and the store take most of a second more until the other node has the slot.
+const SLOT_UNUSED_US: u64 = 500_000;
 
 /// Within this time a client gets the server that it used last, whose caches are still warm.
 const WARM_US: u64 = 1_000_000;
@@ -242,13 +246,13 @@ impl Pool {
         self.shared.change_waiting(told, waiting)
     }
 
-    /// In a fleet, lets its thread know how many servers no client has used for [`TENURE_US`].
+    /// In a fleet, lets its thread know how many servers no client has used for [`SLOT_UNUSED_US`].
     pub fn tell_unused(&mut self, now_us: u64) {
         if !self.limits.in_fleet {
             return;
         }
-        let unused = self.idle.iter().filter(|idle| now_us.saturating_sub(idle.since_us) >= TENURE_US);
-        let unused = u32::try_from(unused.count()).unwrap_or(u32::MAX);
+        let is_unused = |idle: &&IdleServer| now_us.saturating_sub(idle.since_us) >= SLOT_UNUSED_US;
+        let unused = u32::try_from(self.idle.iter().filter(is_unused).count()).unwrap_or(u32::MAX);
         self.shared.change_unused(std::mem::replace(&mut self.told_unused, unused), unused);
     }
 
