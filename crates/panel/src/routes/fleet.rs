@@ -43,9 +43,10 @@ struct FleetNodeView {
     is_own: bool,
     /// `up`, `draining` or `gone`; of this process `joining`, `alone`, `taken` or `leaving`, too.
     state: String,
-    /// Where it accepts clients.
+    /// Its host's name and `listen_port`; null of a node that is gone.
     #[schema(required)]
     address: Option<String>,
+    /// Of its program; null of a node that is gone.
     #[schema(required)]
     version: Option<String>,
     /// Client connections; null of a node that is gone.
