@@ -18,7 +18,7 @@ export default async function ({ visitor, token, ask }) {
   }
   await ask('stop the store');
   for (const me of both) {
-    await me.page.getByRole('status').filter({ hasText: /^a: No lease, only fleet_min_servers of each shared limit are used/ }).waitFor();
+    await me.page.getByRole('status').filter({ hasText: /^a: No lease, only fleet_min_servers of each shared limit are used.*as they were last known/ }).waitFor();
     await me.page.getByRole('region', { name: 'Nodes' }).getByText('alone', { exact: true }).waitFor();
     await me.checkAccessibility('a fleet without its store');
     await me.checkWidth('a fleet without its store');

@@ -4,6 +4,11 @@ import type { FleetBudget } from '../api/types';
 /** The badge of a node's state; a state that is not here has the plain one. */
 export const TONES: Record<string, string> = { up: 'good', draining: 'warn', joining: 'warn', leaving: 'warn', gone: 'bad', alone: 'bad', taken: 'bad' };
 
+/** Whether a node in this state is sure of its lease: one that is not has only its last knowledge of the others. */
+export function hasLease(state: string): boolean {
+  return state === 'up' || state === 'draining';
+}
+
 /** What a limit is of: a pool, an entry or a user. */
 export function nameOf({ database, user, host }: FleetBudget): string {
   const pool = [database, user].filter((name) => name !== null).join(' / ');
