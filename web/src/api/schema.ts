@@ -1490,7 +1490,7 @@ export interface components {
         };
         /** @description A node of the fleet, as this one knows it. */
         FleetNodeView: {
-            /** @description Where it accepts clients. */
+            /** @description Its host's name and `listen_port`; null of a node that is gone. */
             address: string | null;
             /**
              * Format: int64
@@ -1515,6 +1515,7 @@ export interface components {
             servers: number | null;
             /** @description `up`, `draining` or `gone`; of this process `joining`, `alone`, `taken` or `leaving`, too. */
             state: string;
+            /** @description Of its program; null of a node that is gone. */
             version: string | null;
             /**
              * Format: int64

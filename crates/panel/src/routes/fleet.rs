@@ -197,7 +197,7 @@ mod tests {
     fn a_process_without_a_fleet_has_an_empty_one() {
         let fleet = Fleet::of(&rows_of(&[]), &rows_of(&[]), None);
         assert_eq!(
-            serde_json::to_value(fleet).unwrap(),
+            serde_json::to_value(fleet).expect("JSON"),
             json!({"node": null, "nodes": [], "budgets": [], "total": 0})
         );
     }
@@ -223,7 +223,7 @@ mod tests {
             (FleetColumn::Version, Cell::from("")),
             (FleetColumn::Detail, Cell::from("why")),
         ];
-        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[gone, own]), &rows_of(&[]), None)).unwrap();
+        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[gone, own]), &rows_of(&[]), None)).expect("JSON");
         let expected = json!([
             {"node": "c", "is_own": false, "state": "gone", "address": null, "version": null, "clients": null, "servers": null,
              "leased": 0, "wanted": 0, "detail": "why"},
@@ -254,7 +254,7 @@ mod tests {
             Fleet::of(&rows_of(&[]), &table, database).budgets.into_iter().map(|budget| budget.kind).collect()
         };
         assert_eq!((kinds(None).len(), kinds(Some("app")), kinds(Some("x")).len()), (2, vec!["database".to_owned()], 0));
-        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[]), &table, Some("app"))).unwrap();
+        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[]), &table, Some("app"))).expect("JSON");
         let expected = json!({"kind": "database", "database": "app", "user": null, "host": null, "limit": 60, "floor": 2, "shared": 50,
             "leased": 7, "leased_total": 40, "wanted_total": 55, "orphaned": 3, "detail": null});
         assert_eq!((&fleet["budgets"], &fleet["total"]), (&json!([expected]), &json!(1)));
