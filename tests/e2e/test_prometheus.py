@@ -80,7 +80,12 @@ OF_FLEET = """
 
 def test_the_alerts_of_a_fleet_fire_where_they_should(tmp_path):
     samples = [line.strip().rsplit(" ", 1) for line in OF_FLEET.strip().splitlines()]
-    fired = ['alertname="WeirFleetNoLease",instance="b"', 'alertname="WeirFleetTooManyNodes",instance="a"', 'alertname="WeirFleetSlotsOrphaned",database="lost"', 'alertname="WeirFleetLimitShort",database="short"']
+    fired = [
+        'alertname="WeirFleetNoLease",instance="b"',
+        'alertname="WeirFleetTooManyNodes",instance="a"',
+        'alertname="WeirFleetSlotsOrphaned",database="lost"',
+        'alertname="WeirFleetLimitShort",database="short"',
+    ]
     expected = {
         "expr": 'count by (alertname, instance, database) (ALERTS{alertname=~"WeirFleet.*",alertstate="firing"})',
         "eval_time": "20m",
