@@ -41,7 +41,7 @@ def test_nodes_and_limits_are_measured_and_listed(two):
     fleet, web = two
     assert web.get("/api/v1/session")["is_fleet_node"] is True
     assert web.ask("GET", "/api/v1/fleet", token=None)[0] == 401
-    # Idle, node a has its floor; b's clients want all that can be leased, and more.
+    # Node a's client has its floor; b's want all that can be leased, and more.
     clients = [*crowd(fleet.nodes["a"], each=1, query="select 1"), *crowd(fleet.nodes["b"], query="select pg_sleep(0.1)")]
 
     def settled():
