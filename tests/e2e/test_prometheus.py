@@ -56,7 +56,47 @@ def promtool(*arguments, text=None):
 
 def test_the_alerts_are_sound():
     code, output = promtool("check", "rules", RULES)
-    assert code == 0 and "10 rules found" in output, output
+    assert code == 0 and "14 rules found" in output, output
+
+
+# A fleet of four nodes where three may be, of which b has no lease, with slots of a node that is gone and too few of them.
+OF_FLEET = """
+    weir_fleet_up{instance="a"} 1
+    weir_fleet_up{instance="b"} 0
+    weir_fleet_nodes{instance="a",state="up"} 4
+    weir_fleet_nodes{instance="b",state="up"} 3
+    weir_fleet_nodes{instance="b",state="gone"} 1
+    weir_fleet_nodes_limit{instance="a"} 3
+    weir_fleet_nodes_limit{instance="b"} 3
+    weir_fleet_slots_orphaned{instance="a",kind="database",database="lost"} 2
+    weir_fleet_slots_orphaned{instance="b",kind="database",database="lost"} 2
+    weir_fleet_slots_orphaned{instance="a",kind="database",database="short"} 0
+    weir_fleet_slots_wanted{instance="a",kind="database",database="short"} 7
+    weir_fleet_slots_shared{instance="a",kind="database",database="short"} 6
+    weir_fleet_slots_wanted{instance="a",kind="database",database="lost"} 6
+    weir_fleet_slots_shared{instance="a",kind="database",database="lost"} 6
+"""
+
+
+def test_the_alerts_of_a_fleet_fire_where_they_should(tmp_path):
+    samples = [line.strip().rsplit(" ", 1) for line in OF_FLEET.strip().splitlines()]
+    fired = [
+        'alertname="WeirFleetNoLease",instance="b"',
+        'alertname="WeirFleetTooManyNodes",instance="a"',
+        'alertname="WeirFleetSlotsOrphaned",database="lost"',
+        'alertname="WeirFleetLimitShort",database="short"',
+    ]
+    expected = {
+        "expr": 'count by (alertname, instance, database) (ALERTS{alertname=~"WeirFleet.*",alertstate="firing"})',
+        "eval_time": "20m",
+        "exp_samples": [{"labels": f"{{{labels}}}", "value": 1} for labels in fired],
+    }
+    series = [{"series": name.replace("{", '{job="weir",'), "values": f"{value}x30"} for name, value in samples]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": [expected]}
+    file = tmp_path / "tests.yml"
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    code, output = promtool("test", "rules", file)
+    assert code == 0, output
 
 
 def test_the_format_is_prometheus_own(weir):

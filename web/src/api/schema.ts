@@ -208,6 +208,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fleet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Nodes of the fleet and the limits that they share; empty where the process is no node of a fleet. */
+        get: operations["fleet"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/history": {
         parameters: {
             query?: never;
@@ -1414,6 +1431,98 @@ export interface components {
         };
         /** @description A figure as `quotas_file` has it. */
         Figure: number | string;
+        /** @description The fleet. */
+        Fleet: {
+            budgets: components["schemas"]["FleetBudgetView"][];
+            /** @description The `fleet_node` of this process; null if it is no node of a fleet. */
+            node: string | null;
+            nodes: components["schemas"]["FleetNodeView"][];
+            /** @description How many limits there are; the answer has 500 at most: those with something wrong first, then those that are wanted most. */
+            total: number;
+        };
+        /** @description A limit of server connections that the nodes share. */
+        FleetBudgetView: {
+            /** @description The entry; null of a user. */
+            database: string | null;
+            /** @description What is wrong. */
+            detail: string | null;
+            /**
+             * Format: int64
+             * @description What each node may have without a lease.
+             */
+            floor: number;
+            /** @description The host of a pool for reads. */
+            host: string | null;
+            /** @description `pool`, `database` or `user`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description What this node has leased.
+             */
+            leased: number;
+            /**
+             * Format: int64
+             * @description What all nodes have leased, those that are gone included.
+             */
+            leased_total: number;
+            /**
+             * Format: int64
+             * @description Over all nodes.
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description Leased by nodes that are gone, and not free yet.
+             */
+            orphaned: number;
+            /**
+             * Format: int64
+             * @description What can be leased.
+             */
+            shared: number;
+            /** @description Null of a database. */
+            user: string | null;
+            /**
+             * Format: int64
+             * @description What all nodes would lease.
+             */
+            wanted_total: number;
+        };
+        /** @description A node of the fleet, as this one knows it. */
+        FleetNodeView: {
+            /** @description Its host's name and `listen_port`; null of a node that is gone. */
+            address: string | null;
+            /**
+             * Format: int64
+             * @description Client connections; null of a node that is gone.
+             */
+            clients: number | null;
+            /** @description What is wrong, and what follows. */
+            detail: string | null;
+            /** @description It is this process. */
+            is_own: boolean;
+            /**
+             * Format: int64
+             * @description Slots that it has leased, over all limits, above its floors.
+             */
+            leased: number;
+            /** @description Its `fleet_node`. */
+            node: string;
+            /**
+             * Format: int64
+             * @description Server connections; null of a node that is gone.
+             */
+            servers: number | null;
+            /** @description `up`, `draining` or `gone`; of this process `joining`, `alone`, `taken` or `leaving`, too. */
+            state: string;
+            /** @description Of its program; null of a node that is gone. */
+            version: string | null;
+            /**
+             * Format: int64
+             * @description Slots that it would use.
+             */
+            wanted: number;
+        };
         /** @description A series and what was done meanwhile. */
         History: components["schemas"]["HistorySeries"] & {
             /** @description What changed something: edits, commands, reloads, starts and takeovers, and sizes that pools have found. */
@@ -2159,6 +2268,8 @@ export interface components {
         SessionInfo: {
             /** @description What the header X-Weir-CSRF must say in requests that change something; null for one with a token. */
             csrf: string | null;
+            /** @description The process is a node of a fleet. */
+            is_fleet_node: boolean;
             /** @description The methods of login. */
             methods: string[];
             /** @description What it may do. */
@@ -2664,6 +2775,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Errors"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailureBody"];
+                };
+            };
+        };
+    };
+    fleet: {
+        parameters: {
+            query?: {
+                /** @description Of this entry. */
+                database?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fleet"];
                 };
             };
             401: {

@@ -8,11 +8,14 @@ export interface PageEntry {
   needs: string;
   /** Only for callers with this scope. */
   scope?: Scope;
+  /** In the menu only where this process is a node of a fleet. */
+  ofFleet?: true;
 }
 
 export const PAGES: PageEntry[] = [
   { path: 'pools', label: 'Pools', needs: '/pools' },
   { path: 'clusters', label: 'Clusters', needs: '/clusters' },
+  { path: 'fleet', label: 'Fleet', needs: '/fleet', ofFleet: true },
   { path: 'clients', label: 'Clients', needs: '/clients' },
   { path: 'servers', label: 'Servers', needs: '/servers' },
   { path: 'queries', label: 'Queries', needs: '/queries' },

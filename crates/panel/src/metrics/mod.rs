@@ -7,6 +7,7 @@
 mod caches;
 mod exposition;
 mod family;
+mod fleet;
 mod gauges;
 mod hosts;
 mod pins;
@@ -21,10 +22,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{
-    CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, HISTOGRAMS, HOSTS, HistogramColumn,
-    HostColumn, LISTS, ListColumn, PIN_TOTALS, POOL_SIZES, POOLS, PinTotalColumn, PoolColumn, PoolSizeColumn,
-    QUEUES, QUOTAS, QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn,
-    TotalsColumn, WAITS, WaitColumn,
+    CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS,
+    FleetBudgetColumn, FleetColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn,
+    PIN_TOTALS, POOL_SIZES, POOLS, PinTotalColumn, PoolColumn, PoolSizeColumn, QUEUES, QUOTAS, QueueColumn,
+    QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS,
+    WaitColumn,
 };
 use settings::Config;
 
@@ -63,6 +65,8 @@ pub(crate) struct MetricTables {
     waits: ViewTable<WaitColumn>,
     quotas: ViewTable<QuotaColumn>,
     pool_sizes: ViewTable<PoolSizeColumn>,
+    fleet_nodes: ViewTable<FleetColumn>,
+    fleet_budgets: ViewTable<FleetBudgetColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -108,6 +112,8 @@ impl MetricsSource {
             waits,
             quotas,
             pool_sizes,
+            fleet_nodes,
+            fleet_budgets,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -124,6 +130,8 @@ impl MetricsSource {
             control_client.show(WAITS),
             control_client.show(QUOTAS),
             control_client.show(POOL_SIZES),
+            control_client.show(FLEET),
+            control_client.show(FLEET_BUDGETS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -143,6 +151,8 @@ impl MetricsSource {
             waits,
             quotas,
             pool_sizes,
+            fleet_nodes,
+            fleet_budgets,
             clients,
             process,
             alerts,
@@ -176,6 +186,7 @@ impl MetricTables {
         waits::write(page, &self.waits);
         quotas::write(page, &self.quotas);
         pool_sizes::write(page, &self.pool_sizes);
+        fleet::write(page, &self.fleet_nodes, &self.fleet_budgets, config.global.fleet_nodes);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

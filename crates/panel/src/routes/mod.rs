@@ -37,7 +37,7 @@ macro_rules! route_groups {
 
 route_groups! {
     open: monitoring;
-    known: actions alerts caches clients digitalocean hosts lab live log pool_sizes pools queries query queues quotas session settings audit users;
+    known: actions alerts caches clients digitalocean fleet hosts lab live log pool_sizes pools queries query queues quotas session settings audit users;
 }
 
 #[derive(utoipa::OpenApi)]

@@ -42,12 +42,20 @@ struct SessionInfo {
     version: &'static str,
     /// The methods of login.
     methods: [&'static str; 2],
+    /// The process is a node of a fleet.
+    is_fleet_node: bool,
 }
 
 impl SessionInfo {
-    fn of(caller: Caller, version: &'static str) -> SessionInfo {
-        let scopes = caller.scopes.names();
-        SessionInfo { user: caller.name, scopes, csrf: caller.csrf, version, methods: ["password", "token"] }
+    fn of(caller: Caller, context: &PanelContext) -> SessionInfo {
+        SessionInfo {
+            scopes: caller.scopes.names(),
+            user: caller.name,
+            csrf: caller.csrf,
+            version: context.version(),
+            methods: ["password", "token"],
+            is_fleet_node: context.config().global.fleet.is_some(),
+        }
     }
 }
 
@@ -64,7 +72,7 @@ struct LoginRequest {
 #[utoipa::path(get, path = "/api/v1/session", responses(
     (status = 200, body = SessionInfo), (status = 401, body = FailureBody)))]
 async fn session(Authorized(caller, ..): Authorized<Read>, extract::State(context): extract::State<PanelContext>) -> Json<SessionInfo> {
-    Json(SessionInfo::of(caller, context.version()))
+    Json(SessionInfo::of(caller, &context))
 }
 
 /// Gives a cookie for a password or a token.
@@ -97,7 +105,7 @@ async fn login(
         audit_log.note(&name, peer.address, "POST", "/api/v1/login", status);
     }
     let LoggedIn { cookie, caller } = outcome?;
-    Ok(([(header::SET_COOKIE, cookie)], Json(SessionInfo::of(caller, context.version()))))
+    Ok(([(header::SET_COOKIE, cookie)], Json(SessionInfo::of(caller, &context))))
 }
 
 /// Ends the session.
