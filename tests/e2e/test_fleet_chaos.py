@@ -1,0 +1,271 @@
+"""Three nodes of a fleet, three members of etcd and one PostgreSQL, and faults at random on all of them at once: PostgreSQL never has more connections than the
+limit, and no query of a client fails but by the death of its own node.
+
+WEIR_FLEET_CHAOS=SECONDS makes it longer (25), WEIR_FLEET_SEED is the seed that a run has printed: the same faults in the same order for each target. Short queries and
+`client_connection_check_interval` (postgres.py) keep out what docs/fleet.md lists under "What comes on top, for a while"."""
+
+import collections
+import concurrent.futures
+import itertools
+import os
+import random
+import signal
+import threading
+import time
+
+import psycopg
+import pytest
+
+import etcd
+import fault_proxy
+import host
+from test_fleet import LIMIT, Fleet
+from test_takeover import reboot
+
+pytestmark = [
+    pytest.mark.weir_only,
+    pytest.mark.any_driver,
+    pytest.mark.skipif(not etcd.ETCD, reason="no etcd; scripts/prepare-tests says why"),
+]
+
+SECONDS = float(os.environ.get("WEIR_FLEET_CHAOS", "25"))
+SEED = os.environ.get("WEIR_FLEET_SEED") or str(random.randrange(10**6))
+LEASE = 3
+STATEMENTS = (["select pg_sleep(0.02)"], ["begin", "select pg_sleep(0.005)", "select 1", "commit"])
+OURS = "datname = 'app' and usename = 'alice' and backend_type = 'client backend'"
+# Twenty samples a call, so that this process, with all its threads, does not slow it down: the most connections, and what they were where that is above the budget.
+SAMPLE = f"""
+create function pg_temp.sample(budget int, out most int, out which text) as $$
+declare n int;
+begin
+  most := 0;
+  for i in 1..20 loop
+    perform pg_stat_clear_snapshot(), pg_sleep(0.001);
+    select count(*) into n from pg_stat_activity where {OURS};
+    if n > budget and which is null then
+      select string_agg(format('%s from port %s since %s, %s since %s: %s', pid, client_port, backend_start::time, state, state_change::time, query), E'\\n')
+        into which from pg_stat_activity where {OURS};
+    end if;
+    most := greatest(most, n);
+  end loop;
+end $$ language plpgsql"""
+
+
+class Sampler(threading.Thread):
+    def __init__(self, pg, budget, journal):
+        super().__init__(daemon=True)
+        self.pg, self.budget, self.journal, self.over = pg, budget, journal, threading.Event()
+        self.most, self.samples, self.above, self.failure = 0, 0, [], None
+        self.start()
+
+    def run(self):
+        try:
+            with psycopg.connect(host="127.0.0.1", port=self.pg.port, user="postgres", dbname="postgres", autocommit=True) as connection:
+                connection.execute(SAMPLE)
+                while not self.over.is_set():
+                    most, which = connection.execute("select * from pg_temp.sample(%s)", [self.budget]).fetchone()
+                    self.most, self.samples = max(self.most, most), self.samples + 20
+                    if which:
+                        self.above.append("\n".join([f"{most} connections:", which, "after:", *self.journal[-12:]]))
+        except psycopg.Error as error:
+            self.failure = error
+
+    def stop(self):
+        self.over.set()
+        self.join(30)
+        assert not self.failure, self.failure
+
+
+class Node:
+    """A pooler, the proxies between it and the store, and its life: even while it runs, odd from kill -9 until it is up again."""
+
+    def __init__(self, fleet, name):
+        self.name, self.fleet, self.life = name, fleet, 0
+        self.proxies = [fault_proxy.Proxy(port) for port in fleet.store.ports]
+        self.pooler = fleet.start(name, fleet=fleet.store.url(ports=[proxy.port for proxy in self.proxies]), fleet_lease_time=LEASE)
+
+    def freeze(self, dice):
+        os.kill(self.pooler.process.pid, signal.SIGSTOP)
+        try:
+            time.sleep(dice.uniform(0.2, 2.5 * LEASE))
+        finally:
+            os.kill(self.pooler.process.pid, signal.SIGCONT)
+
+    def die(self, dice):
+        process = self.pooler.process
+        self.life += 1
+        os.kill(process.pid, signal.SIGSTOP)  # so that it opens no connection that is not known here
+        ports = self.server_ports()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        # What PostgreSQL still has of it comes on top of the floors that it begins with.
+        gone = f"select count(*) = 0 from pg_stat_activity where client_port = any(array[{','.join(map(str, ports))}]::int[])"
+        host.eventually(lambda: all(self.fleet.pg.value(gone) for _ in range(3)), timeout=60)
+        time.sleep(dice.choice([0, dice.uniform(0, 2 * LEASE)]))
+        self.pooler.start()
+        self.life += 1
+
+    def server_ports(self):
+        ports = []
+        for one in host.sockets_of(self.pooler.process.pid):
+            with one:
+                try:
+                    if one.getpeername()[1:2] == (self.fleet.pg.port,):
+                        ports.append(one.getsockname()[1])
+                except OSError:
+                    pass  # one that listens
+        return ports
+
+    def take_over(self, _):
+        reboot(self.pooler)
+
+    def cut_off(self, dice, meanwhile=None):
+        """Its packets to the store are lost, or its connections are refused."""
+        is_silent = dice.random() < 0.5
+        for proxy in self.proxies:
+            if is_silent:
+                proxy.silent.set()
+            else:
+                proxy.refuses = True
+                proxy.reset_all()
+        try:
+            time.sleep(dice.uniform(0.2, 2.5 * LEASE))
+            if meanwhile:
+                meanwhile(dice)
+        finally:
+            for proxy in self.proxies:
+                proxy.heal()
+
+    def take_over_alone(self, dice):
+        self.cut_off(dice, self.take_over)
+
+    def reload(self, dice):
+        """A smaller limit on this node; the smallest counts. Then the usual one."""
+        usual = self.pooler.databases
+        self.pooler.databases = {"app": usual["app"].replace(f"max_db_connections={LIMIT}", f"max_db_connections={dice.randrange(3, LIMIT)}")}
+        self.pooler.reload()
+        time.sleep(dice.uniform(0.2, 2))
+        self.pooler.databases = usual
+        self.pooler.reload()
+
+    def kill_client(self, dice):
+        """Between two statements, maybe in a transaction: a query that goes on without its client would come on top."""
+        client = dice.choice([client for client in self.clients if len(client.statements) > 1])
+        with client.between:
+            rows = [row["id"] for row in self.pooler.console("SHOW CLIENTS") if row["application_name"] == client.name]
+            client.is_killed = bool(rows)
+            for number in rows:
+                self.pooler.console(f"KILL_CLIENT {number}")
+
+    FAULTS = (freeze, die, take_over, cut_off, take_over_alone, reload, kill_client)
+
+
+class Client(threading.Thread):
+    """Asks without end, and connects again where it has lost its connection; keeps the errors that have no excuse."""
+
+    def __init__(self, node, number):
+        super().__init__(daemon=True, name=f"{node.name}{number}")
+        self.node, self.statements = node, STATEMENTS[number % len(STATEMENTS)]
+        self.over, self.between, self.is_killed = threading.Event(), threading.Lock(), False
+        self.answered, self.longest, self.errors = 0, 0.0, []
+        self.start()
+
+    def run(self):
+        while not self.over.is_set():
+            life = self.node.life
+            try:
+                with psycopg.connect(**self.node.pooler.address(application_name=self.name), autocommit=True) as connection:
+                    while not self.over.is_set():
+                        self.ask(connection, life)
+            except psycopg.Error as error:
+                if not self.is_killed and life == self.node.life and life % 2 == 0:
+                    self.errors.append(f"client {self.name} at {time.strftime('%X')}: {error}")
+                self.is_killed = False
+                self.over.wait(0.05)
+
+    def ask(self, connection, life):
+        begun = time.monotonic()
+        for statement in self.statements:
+            with self.between:
+                connection.execute(statement)
+        self.answered += 1
+        if life == self.node.life:
+            self.longest = max(self.longest, time.monotonic() - begun)
+
+
+def trouble(name, faults, dice, until, journal):
+    """One fault after another, each of them before one comes again."""
+    count = collections.Counter()
+    while time.monotonic() < until or len(count) < len(faults):
+        for fault in dice.sample(faults, len(faults)):
+            if time.monotonic() > until and count[fault.__name__]:
+                continue
+            journal.append(f"{time.strftime('%X')} {name}: {fault.__name__} begins")
+            fault(dice)
+            journal.append(f"{time.strftime('%X')} {name}: {fault.__name__} is over")
+            count[fault.__name__] += 1
+            time.sleep(dice.uniform(0.1, 1.5))
+    return count
+
+
+def members_die(store, count):
+    """kill -9 of so many members of the store, and their restart."""
+
+    def fault(dice):
+        names = dice.sample(store.names, count)
+        store.stop(*names, mode=signal.SIGKILL)
+        time.sleep(dice.uniform(0.2, 2 * LEASE))
+        for name in names:
+            store.start(name)
+
+    fault.__name__ = f"{count} of 3 members die"
+    return fault
+
+
+@pytest.fixture
+def threads():
+    """They have to outlive what they start: a process dies with the thread that has started it (host.start)."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture
+def store(scratch):
+    made = etcd.Etcd(scratch, members=3)
+    yield made
+    made.stop()
+
+
+@pytest.mark.timeout(SECONDS + 300)
+def test_the_limit_holds_whatever_happens(threads, weir, pg, store):
+    print(f"WEIR_FLEET_SEED={SEED} WEIR_FLEET_CHAOS={SECONDS:.0f}")
+    fleet, journal = Fleet(weir, pg, store), []
+    nodes = [Node(fleet, name) for name in ("a", "b", "c")]
+    fleet.joined("a", "b", "c")
+    sampler = Sampler(pg, LIMIT, journal)
+    for node in nodes:
+        node.clients = [Client(node, number) for number in range(6)]
+    clients = list(itertools.chain.from_iterable(node.clients for node in nodes))
+    until = time.monotonic() + SECONDS
+    targets = {node.name: [fault.__get__(node) for fault in Node.FAULTS] for node in nodes}
+    targets["store"] = [members_die(store, 1), members_die(store, 2)]
+    work = [threads.submit(trouble, name, faults, random.Random(f"{SEED} {name}"), until, journal) for name, faults in targets.items()]
+    faults = sum((one.result() for one in work), collections.Counter())
+    # All is well again: every client is served, and the limit is used.
+    fleet.joined("a", "b", "c")
+    host.eventually(lambda: pg.value(f"select count(*) from pg_stat_activity where {OURS}") == LIMIT, timeout=60)
+    before = [client.answered for client in clients]
+    host.eventually(lambda: all(client.answered > count for client, count in zip(clients, before)), timeout=60)
+    for client in clients:
+        client.over.set()
+    for client in clients:
+        client.join(30)
+    sampler.stop()
+    print(f"{sampler.samples} samples, most {sampler.most} of {LIMIT}, above it {len(sampler.above)} times; {sum(faults.values())} faults: {dict(faults)}")
+    print(f"{sum(client.answered for client in clients)} transactions, the longest {max(client.longest for client in clients):.1f} s")
+    assert not sampler.above, "\n".join(sampler.above[:3])
+    assert [error for client in clients for error in client.errors] == []
+    assert sampler.samples > 40 * SECONDS
+    for node in nodes:
+        for proxy in node.proxies:
+            proxy.close()
