@@ -167,7 +167,9 @@ impl Stage<'_> {
     /// What the first node sees, and what those say of themselves that are not up.
     fn show(&mut self, fleet: &[Node]) -> Result<()> {
         let seen = fleet[0].fleet()?;
-        let each = seen.iter().map(|node| format!("{} {} {}", node.name, node.state, node.servers));
+        let each = seen
+            .iter()
+            .map(|node| format!("{} {} {}", node.name, node.state, node.servers).trim_end().to_owned());
         let each = each.collect::<Vec<_>>().join(", ");
         self.screen.remark(&format!("SHOW FLEET of {}, with server connections: {each}", fleet[0].name));
         for node in fleet {
