@@ -33,7 +33,8 @@ pytestmark = [
 SECONDS = float(os.environ.get("WEIR_FLEET_CHAOS", "20"))
 SEED = os.environ.get("WEIR_FLEET_SEED") or str(random.randrange(10**6))
 LEASE = 3
-STATEMENTS = (["select pg_sleep(0.02)"], ["begin", "select pg_sleep(0.005)", "select 1", "commit"])
+# Of three kinds of clients; numbers are pauses, in which a server connection stays with its client.
+STATEMENTS = (["select pg_sleep(0.02)"], ["begin", "select pg_sleep(0.005)", "select 1", "commit"], ["begin", "select 2", 1.2, "commit", 0.3])
 
 
 class Node:
@@ -161,6 +162,9 @@ class Client(threading.Thread):
     def ask(self, connection, life):
         begun = time.monotonic()
         for statement in self.statements:
+            if isinstance(statement, float):
+                self.over.wait(statement)
+                continue
             with self.between:
                 connection.execute(statement)
         self.answered += 1
