@@ -22,7 +22,7 @@ SECONDS ?= 60
 export PATH := $(CURDIR)/target/toolchain:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replicas test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check image docs panel build advisories fmt lint install uninstall clean
+.PHONY: help demo demo-replicas demo-fleet test test-all bench bench-full sim differential sessions load cache-figures fairness-figures quota-figures auto-figures dist dist-check image docs panel build advisories fmt lint install uninstall clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ demo: ## a private PostgreSQL, Weir and its panel before it, and what a pool is 
 
 demo-replicas: ## a primary with two standbys behind one entry: reads spread, the primary is killed under load, nothing acknowledged is lost
 	@scripts/demo replicas
+
+demo-fleet: ## five nodes that share a limit by way of etcd: one is killed, one cut off, one upgraded, under load; PostgreSQL never has more connections
+	@scripts/demo fleet
 
 test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
 	@python3 scripts/run-tests

@@ -113,6 +113,7 @@ packages_of() {
     fetcher) echo curl ca-certificates ;;
     postgres | system_postgres) echo postgresql ;;
     node) echo nodejs npm ;;
+    etcd) echo etcd-server ;;
     *) extra_packages_of "$1" ;;
   esac
 }
@@ -123,6 +124,7 @@ has_cc() {
   rm -f "$program"
   return $status
 }
+has_etcd() { command -v etcd >/dev/null; }
 # Rust is fetched by rustup, and rustup by curl.
 has_fetcher() { has_rust || command -v rustup >/dev/null || command -v curl >/dev/null; }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import etcd
 import host
 import postgres
 from demo import LAB, PATIENCE, Demo
@@ -70,5 +71,20 @@ def test_the_demo_of_standbys_loses_nothing(tmp_path):
         assert demo.process.wait(PATIENCE) == 0, demo.said
         assert re.search(r"^  [\d,]+ acknowledged, 0 lost, 0 doubled; 0 reads did not see", demo.said, re.M), demo.said
         assert len(re.findall(r"^  127\.0\.0\.1:\d+ standby +[1-9]\d* reads$", demo.said, re.M)) >= 2, demo.said
+    finally:
+        host.stop(demo.process, signal.SIGTERM)
+
+
+@pytest.mark.skipif(not etcd.ETCD, reason="no etcd; scripts/prepare-tests says why")
+def test_the_demo_of_a_fleet_holds_its_limit(tmp_path):
+    """The program itself fails if PostgreSQL has more connections than the limit, or a client has an error whose node was not killed."""
+    demo = Demo(tmp_path, at_terminal=False, program=["fleet", "--seconds", 2, "--clients", 6])
+    try:
+        assert demo.process.wait(PATIENCE) == 0, demo.said
+        phases = re.findall(r"^  (\S.*?) {2,}([1-9][\d,]*) +(\d+) +[\d.]+ s +\d+ of 20$", demo.said, re.M)
+        assert [(name, int(errors)) for name, _, errors in phases] == [
+            ("all five nodes", 0), ("node2 is killed", 6), ("node3 is cut off", 0), ("node4 is upgraded", 0)
+        ], demo.said
+        assert not Path(re.search(r"in (/tmp/weir-fleet-\S+),", demo.said)[1]).exists()
     finally:
         host.stop(demo.process, signal.SIGTERM)

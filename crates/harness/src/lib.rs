@@ -6,8 +6,10 @@
 
 pub mod compare;
 pub mod demo;
+pub mod fleet;
 pub mod full;
 pub mod panel;
 pub mod replicas;
 pub mod series;
+mod signals;
 pub mod template;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lab::error::LabError;
 use lab::interrupt::Interrupt;
-use weir_harness::{compare, demo, full, panel, replicas};
+use weir_harness::{compare, demo, fleet, full, panel, replicas};
 
 const AFTER_CTRL_C: u8 = 130;
 
@@ -24,6 +24,8 @@ enum Program {
     Demo(demo::Options),
     /// A primary and its standbys behind one entry: reads spread, and the primary is killed under load
     Replicas(replicas::Options),
+    /// Five Weirs that share a limit by way of etcd: one is killed, one cut off, one upgraded, under load
+    Fleet(fleet::Options),
     /// Weir on both I/O drivers, PgBouncer, and no pooler, in one interleaved series
     Compare(compare::Options),
     /// Every scenario and every subject, with intervals and bars: hours
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let result = match &arguments.program {
         Program::Demo(options) => demo::run(options, &interrupt),
         Program::Replicas(options) => replicas::run(options, &interrupt),
+        Program::Fleet(options) => fleet::run(options, &interrupt),
         Program::Compare(options) => compare::run(options, &interrupt),
         Program::Full(options) => full::run(options, &interrupt),
         Program::Panel(options) => panel::run(options, &interrupt),

@@ -9,9 +9,9 @@ use lab::interrupt::Interrupt;
 use lab::laboratory::{Lab, ROLE};
 use lab::pooler::{Invocation, Plan, Pooler};
 use lab::postgres::{Standby, free_port};
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Options, POOL};
+use crate::signals;
 
 /// How long Weir may take to know all servers.
 const KNOWN_WITHIN: Duration = Duration::from_secs(20);
@@ -110,9 +110,6 @@ impl Stand {
 
 /// kill -9 of the primary's first process, at which its others end. When that was.
 pub(super) fn kill(lab: &Lab) -> Result<Instant> {
-    let process = i32::try_from(lab.cluster().process_id()).ok().and_then(Pid::from_raw);
-    let killed =
-        process.ok_or(rustix::io::Errno::SRCH).and_then(|process| kill_process(process, Signal::KILL));
-    killed.map_err(|why| LabError::system("killing the primary")(why.into()))?;
+    signals::kill("the primary", lab.cluster().process_id())?;
     Ok(Instant::now())
 }
