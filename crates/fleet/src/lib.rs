@@ -9,6 +9,7 @@ mod ledger;
 mod ledgers;
 mod membership;
 mod node;
+mod peers;
 mod reclaim;
 mod reports;
 #[allow(missing_docs, reason = "many fields say all by their names")]
@@ -20,6 +21,7 @@ mod text;
 pub use budget::{BudgetKind, BudgetName, Division};
 pub use config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};
 pub use node::Node;
+pub use peers::{NumberedNode, PeerNumbers};
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
     Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,

@@ -34,6 +34,7 @@ impl Node {
             Event::Swapped { call, revision } => {
                 match self.ledgers.answered(call, |ledger| ledger.swapped(call, revision, now_us)) {
                     Some(at) => self.ledgers.note_orphans(at, &context!(self, now_us)),
+                    None if self.peers.swapped(call, revision) => {}
                     None => {
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
@@ -76,6 +77,7 @@ impl Node {
 
     fn not_swapped(&mut self, call: CallId, now_us: u64) {
         self.reports.not_swapped(call, now_us);
+        self.peers.not_swapped(call, now_us);
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -91,11 +93,15 @@ impl Node {
             objects.iter().filter_map(|object| self.changed(object, now_us)).collect();
         self.ledgers.after_snapshot(&present);
         self.reports.after_snapshot(objects);
+        self.peers.after_snapshot(objects);
         self.note_all_orphans(now_us);
     }
 
     fn node_seen(&mut self, id: NodeId, record: NodeRecord, now_us: u64) {
         let session = record.session;
+        if self.live.get(&id).is_none_or(|before| before.address != record.address) {
+            self.peers.touch();
+        }
         let before = self.live.insert(id.clone(), record).map(|record| record.session);
         if before == Some(session) {
             return;
@@ -110,6 +116,7 @@ impl Node {
         if let Some(record) = self.live.remove(id) {
             self.reclaim.node_gone(id, record.session, now_us);
             self.reports.node_gone();
+            self.peers.touch();
             self.touch_entries_of(id, now_us);
         }
     }
@@ -134,7 +141,7 @@ impl Node {
 
     /// The budget whose object this is, if it is one of a budget.
     fn changed(&mut self, object: &Object, now_us: u64) -> Option<Index> {
-        if let Some(result) = self.reports.heard(object) {
+        if let Some(result) = self.reports.heard(object).or_else(|| self.peers.heard(object)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
             }

@@ -11,6 +11,7 @@ use crate::config::{Allowance, BackendsQuestion, Handover, NodeConfig, Usage};
 use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
+use crate::peers::{PeerNumbers, Peers};
 use crate::reclaim::Reclaim;
 use crate::reports::Reports;
 use crate::store::{Backend, CallId, NodeId, NodeRecord, Request, SessionId};
@@ -42,6 +43,7 @@ pub struct Node {
     ledgers: Ledgers,
     reports: Reports,
     reclaim: Reclaim,
+    peers: Peers,
     calls: Calls,
     outbox: VecDeque<Request>,
     clients: u32,
@@ -92,6 +94,7 @@ impl Node {
             ledgers: Ledgers::new(is_resumed),
             reports: Reports::default(),
             reclaim: Reclaim::default(),
+            peers: Peers::default(),
             calls: Calls::default(),
             outbox: VecDeque::new(),
             clients: 0,
@@ -113,7 +116,7 @@ impl Node {
         if self.membership.advance(now_us) == Turn::Over {
             self.session_over();
         }
-        if self.ledgers.take_stale() && self.watch.is_on() {
+        if (self.ledgers.take_stale() | self.peers.take_stale()) && self.watch.is_on() {
             self.watch.again(now_us);
             self.reclaim.stop();
         }
@@ -164,6 +167,7 @@ impl Node {
             let request =
                 self.reclaim.poll(&mut self.ledgers, &mut self.reports, &context, lease_us, || calls.next());
             let request = request.or_else(|| self.reports.poll(&context, || calls.next()));
+            let request = request.or_else(|| self.peers.poll(&context, || calls.next()));
             if request.is_some() {
                 return request;
             }
@@ -175,13 +179,15 @@ impl Node {
     #[must_use]
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
-        let mut deadlines = [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None];
+        let mut deadlines =
+            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None];
         if self.membership.is_in() {
             deadlines[2] = self.watch.deadline_us();
         }
         if context.can_swap {
             deadlines[3] = self.reclaim.deadline_us(&self.ledgers, &self.reports);
             deadlines[4] = self.reports.deadline_us(&context);
+            deadlines[5] = self.peers.deadline_us(&context);
         }
         deadlines.into_iter().flatten().min()
     }
@@ -248,6 +254,23 @@ impl Node {
         self.membership.sure_until_us()
     }
 
+    /// The numbers of nodes, if they, or nodes that have a record, have changed since they were given out here.
+    pub fn next_peer_numbers(&mut self, now_us: u64) -> Option<PeerNumbers> {
+        let context = context!(self, now_us);
+        self.peers.next_numbers(&context)
+    }
+
+    /// The node's own number, if its present session has one.
+    #[must_use]
+    pub fn peer_number(&self, now_us: u64) -> Option<u32> {
+        self.peers.own(&context!(self, now_us))
+    }
+
+    /// How many names keep their numbers before the number of one that is gone is given to another; 1,000 unless set.
+    pub fn set_most_peer_names(&mut self, most: usize) {
+        self.peers.set_most_names(most);
+    }
+
     /// Asks for the node's own backends; each question is given out once.
     pub fn backends_question(&mut self, now_us: u64) -> Option<BackendsQuestion> {
         let context = context!(self, now_us);
@@ -287,11 +310,13 @@ impl Node {
     }
 
     fn session_begun(&mut self, now_us: u64) {
+        self.peers.touch();
         self.ledgers.set_sure(true, &self.config.id, self.membership.session());
         self.watch.hurry(now_us);
     }
 
     fn session_over(&mut self) {
+        self.peers.touch();
         self.ledgers.set_sure(false, &self.config.id, self.membership.session());
         self.reclaim.stop();
     }
