@@ -270,7 +270,7 @@ fn start(
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let wait_sampling = sample_waits(&config, &engine, logger);
     let note = predecessor.as_ref().map_or("", |old| &old.note);
-    let fleet = fleet::take_part(&config, &engine, (contact, inbox), shards, note, logger)?;
+    let fleet = fleet::take_part(&config, &engine, (contact, inbox), shards, note, sender.clone(), logger)?;
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();

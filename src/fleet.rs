@@ -1,7 +1,9 @@
 //! The thread that takes part in a fleet, with what it has of this process.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use control::Input;
 use driver::{Engine, process};
 use fleetagent::{Contact, FleetAgent, Identity, Inbox};
 use settings::Config;
@@ -19,6 +21,7 @@ pub(crate) fn take_part(
     contact: (Contact, Inbox),
     shards: u16,
     note: &str,
+    inputs: Sender<Input>,
     logger: &Arc<Logger>,
 ) -> Result<Option<FleetAgent>, BootError> {
     if !config.global.fleet.is_some() {
@@ -29,12 +32,14 @@ pub(crate) fn take_part(
     if !settings::is_node_id(&node) {
         return Err(BootError::NodeName(host));
     }
-    let address = format!("{host}:{}", config.global.listen_port);
+    let default_address = || format!("{host}:{}", config.global.listen_port);
+    let address = config.global.fleet_address.clone().unwrap_or_else(default_address);
     let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
     let outside = fleetagent::Outside {
         counts: engine.fleet_counts(),
         command: Arc::new(engine.broadcaster()),
         shards,
+        peers: Arc::new(move |peers| drop(inputs.send(Input::FleetPeers(peers)))),
         log: writer(logger),
         monotonic_us: process::monotonic_us,
         wall_s: process::wall_s,

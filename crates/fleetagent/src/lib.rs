@@ -21,7 +21,7 @@ use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
 use messages::{BackendRow, Command, FleetBudgetRow, FleetNodeRow, ShardId};
 use pool::FleetCounts;
-use settings::{Config, FleetStore};
+use settings::{Config, FleetPeers, FleetStore};
 use telemetry::{Level, Record};
 use tokio::sync::{Notify, mpsc};
 
@@ -47,6 +47,8 @@ pub struct Outside {
     pub command: Arc<dyn Fn(&Command) + Send + Sync>,
     /// How many shards there are.
     pub shards: u16,
+    /// Hears of the numbers of nodes, and where they are reached, when they change.
+    pub peers: Arc<dyn Fn(FleetPeers) + Send + Sync>,
     /// The log.
     pub log: Log,
     /// Microseconds of the clock that shards have, too.
@@ -62,7 +64,7 @@ pub struct Outside {
 pub struct Identity {
     /// Its id.
     pub node: String,
-    /// Where its peers reach it; shown only.
+    /// Where its peers reach it.
     pub address: String,
     /// The program's version.
     pub version: &'static str,

@@ -12,6 +12,7 @@ use crate::codec::{
 };
 use crate::collector::{Endpoint, Headers, Webhook};
 use crate::fleet::{FleetNode, FleetStore, LeaseTime};
+use crate::fleet_peers::FleetAddress;
 use crate::ldap::LdapRule;
 use crate::pool_size::PoolSize;
 use crate::table::{Row, default_of, live_row};
@@ -170,6 +171,9 @@ live {
         own;
     fleet: FleetStore, FleetStore, "none", Restart,
         "Weir's own. The store by which the nodes of a fleet share limits of server connections: `etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`. pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
+        own;
+    fleet_address: Option<String>, FleetAddress, "", Restart,
+        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port.",
         own;
     fleet_lease_time: Duration, LeaseTime, "10", Restart,
         "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use messages::{PeerPoolRow, Report};
 use pool::ConnectionCounts;
+use settings::{FleetPeer, PeerGroup};
 use telemetry::Level;
 use wire::encode;
 
@@ -38,12 +39,9 @@ impl Cancels {
             let text = "failed to forward cancel request because its TTL was exhausted";
             return client_end::disconnect_client(core, requester, text);
         };
-        if !core.config.peers.contains_key(&peer_id) {
-            return client_end::disconnect_client(
-                core,
-                requester,
-                "could not find peer to forward request to",
-            );
+        if core.config.group_peer(peer_id).is_none() {
+            let text = unreachable(core, peer_id);
+            return client_end::disconnect_client(core, requester, &text);
         }
         self.send_in_turn(core, (requester, requester_id), peer_id, key);
         self.open_peer_cancel_conns(core, peer_id);
@@ -54,8 +52,9 @@ impl Cancels {
         // The process being taken over may still have the client.
         core.report(Report::StrayCancel { key: key.bytes().into() });
         let Some(forwarded) = key.forwarded() else { return };
-        let own = core.config.global.peer_id;
-        let peers: Vec<u32> = core.config.peers.keys().copied().filter(|peer_id| *peer_id != own).collect();
+        let own = core.config.peer_group().own().unwrap_or_default();
+        let peers = core.config.group_peers().map(|(peer_id, _)| peer_id);
+        let peers: Vec<u32> = peers.filter(|peer_id| *peer_id != own).collect();
         if peers.is_empty() {
             return cancel::cancel_over(core, CancelRequester::Local(requester.0, requester.1));
         }
@@ -104,7 +103,9 @@ impl Cancels {
     /// Opens as many connections to a peer as there may be: as PgBouncer's, twice the size of its pool.
     fn open_peer_cancel_conns(&mut self, core: &mut Core, peer_id: u32) {
         loop {
-            let Some(peer) = core.config.peers.get(&peer_id) else { return };
+            let Some(peer) = core.config.group_peer(peer_id) else {
+                return self.give_up_waiting(core, peer_id);
+            };
             let most = core.config.peer_pool_size(peer).saturating_mul(2);
             let target = target_of(peer.host.as_deref().unwrap_or_default(), peer.port);
             let Some(pool) = self.peer_pools.get_mut(&peer_id) else { return };
@@ -122,6 +123,17 @@ impl Cancels {
         }
     }
 
+    /// The process cannot be reached any more: requests that have not had their turn are dropped.
+    fn give_up_waiting(&mut self, core: &mut Core, peer_id: u32) {
+        let waiting = self.peer_pools.get_mut(&peer_id).map(|pool| std::mem::take(&mut pool.waiting));
+        for conn in waiting.into_iter().flatten() {
+            let Some(Conn::PeerCancel(peer_cancel_conn)) = core.conns.remove(conn) else { continue };
+            let text = unreachable(core, peer_id);
+            core.log_client(peer_cancel_conn.requester.0, Level::Debug, &text);
+            self.requester_served(core, peer_cancel_conn.requester);
+        }
+    }
+
     /// Its socket is closed: the canceling client is closed, and the next request is sent.
     pub(crate) fn peer_cancel_conn_closed(&mut self, core: &mut Core, peer_cancel_conn: &PeerCancelConn) {
         if let Some(pool) = self.peer_pools.get_mut(&peer_cancel_conn.peer_id)
@@ -129,11 +141,15 @@ impl Cancels {
         {
             pool.taken.servers.release();
         }
-        let requester = peer_cancel_conn.requester;
+        self.requester_served(core, peer_cancel_conn.requester);
+        self.open_peer_cancel_conns(core, peer_cancel_conn.peer_id);
+    }
+
+    /// One of the connections is gone that carry a request: without another, the canceling client is closed.
+    fn requester_served(&mut self, core: &mut Core, requester: (ConnId, u64)) {
         if !self.is_carried_further(core, requester) {
             cancel::cancel_over(core, CancelRequester::Local(requester.0, requester.1));
         }
-        self.open_peer_cancel_conns(core, peer_cancel_conn.peer_id);
     }
 
     /// One of the connections is gone that carry a request: whether others are left.
@@ -216,9 +232,8 @@ fn carriers(core: &Core, requester: (ConnId, u64)) -> Vec<ConnId> {
 pub(crate) fn peer_pool_rows(core: &Core) -> Vec<PeerPoolRow> {
     let mut rows: std::collections::BTreeMap<u32, PeerPoolRow> = core
         .config
-        .peers
-        .keys()
-        .map(|peer_id| (*peer_id, PeerPoolRow { peer_id: *peer_id, ..PeerPoolRow::default() }))
+        .group_peers()
+        .map(|(peer_id, _)| (peer_id, PeerPoolRow { peer_id, ..PeerPoolRow::default() }))
         .collect();
     for conn in core.conns.values() {
         let Conn::PeerCancel(peer_cancel_conn) = conn else { continue };
@@ -229,6 +244,21 @@ pub(crate) fn peer_pool_rows(core: &Core) -> Vec<PeerPoolRow> {
         row.server_active_cancel += u64::from(peer_cancel_conn.turn == Some(true));
     }
     rows.into_values().collect()
+}
+
+/// Why a request cannot be forwarded to the process with this number.
+fn unreachable(core: &Core, peer_id: u32) -> String {
+    match (core.config.peer_group(), core.config.fleet_peers.nodes.get(&peer_id)) {
+        (PeerGroup::Fleet(_), Some(FleetPeer { node, .. })) => {
+            format!("cancel request for a client of node {node}, which is gone from the fleet")
+        }
+        (PeerGroup::Fleet(_), None) => {
+            format!("cancel request for a client of node {peer_id}, a number that no node of the fleet has")
+        }
+        (PeerGroup::None | PeerGroup::Configured(_), _) => {
+            "could not find peer to forward request to".to_owned()
+        }
+    }
 }
 
 /// Where a peer listens.
