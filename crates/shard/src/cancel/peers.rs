@@ -186,9 +186,8 @@ impl Cancels {
             self.open_peer_cancel_conns(core, peer_id);
         }
         let now_us = core.now.mono_us;
-        let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else {
-            return;
-        };
+        // It may have been given up.
+        let Some(Conn::PeerCancel(peer_cancel_conn)) = core.conns.get_mut(conn) else { return };
         if limit_us == 0
             || now_us.saturating_sub(peer_cancel_conn.since_us) < limit_us
             || peer_cancel_conn.closes
