@@ -204,13 +204,13 @@ impl Agent {
     /// Cancel requests are forwarded by the numbers of nodes.
     fn pass_on_peers(&mut self, now_us: u64) {
         let Some(numbers) = self.node.next_peer_numbers(now_us) else { return };
+        let node = |node: NumberedNode| (node.number, FleetPeer::new(node.id, node.address.as_deref()));
+        let nodes = numbers.nodes.into_iter().map(node).collect();
+        (self.outside.peers)(FleetPeers { own: numbers.own.unwrap_or_default(), nodes });
         if let Some(own) = numbers.own.filter(|own| *own != self.number) {
             log(&self.outside.log, Level::Log, format!("this node has the number {own} in cancel keys"));
             self.number = own;
         }
-        let node = |node: NumberedNode| (node.number, FleetPeer::new(node.id, node.address.as_deref()));
-        let nodes = numbers.nodes.into_iter().map(node).collect();
-        (self.outside.peers)(FleetPeers { own: numbers.own.unwrap_or_default(), nodes });
     }
 
     /// Makes the rows of views, and logs what has changed of the node's state.
