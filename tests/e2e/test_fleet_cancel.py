@@ -1,8 +1,10 @@
 """Cancel requests in a fleet: whichever node one arrives at, it ends the query that it is for, and no other, without `[peers]`."""
 
+import contextlib
 import os
 import random
 import signal
+import socket
 import threading
 
 import pytest
@@ -233,6 +235,85 @@ def test_the_operators_peers_count_before_the_fleets(fleet, pg):
     client = sleeper(pg, node, wire.V3_2)
     assert len(client.secret) == 4
     ask_to_cancel(node, client)
+    assert is_cancelled(client)
+
+
+class Listener(threading.Thread):
+    """Passes connections on to a port, and keeps what was sent to it."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.socket, self.to, self.received = socket.create_server(("127.0.0.1", 0)), port, b""
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            near = self.socket.accept()[0]
+            far = socket.create_connection(("127.0.0.1", self.to))
+            threading.Thread(target=self.pump, args=(near, far, True), daemon=True).start()
+            threading.Thread(target=self.pump, args=(far, near, False), daemon=True).start()
+
+    def pump(self, source, target, keeps):
+        with contextlib.suppress(OSError):
+            while data := source.recv(4096):
+                self.received += data if keeps else b""
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+def with_listener(fleet, name, host_name="localhost", **settings):
+    """A node that others reach by a listener in between."""
+    node = fleet.weir.prepared(fleet=fleet.store.url(), fleet_node=name, fleet_nodes=3, fleet_lease_time=3, fleet_user="alice", threads=2, **settings)
+    between = Listener(node.port)
+    node.settings["fleet_address"] = f"{host_name}:{between.port}"
+    node.write_ini()
+    node.start()
+    node.wait_log("this node has the number")
+    return node, between
+
+
+def test_between_nodes_requests_go_by_tls_that_is_checked(fleet, pg, authorities):
+    authority, other = authorities[3], authorities[1]
+    tls = {"client_tls_sslmode": "require", "client_tls_cert_file": authority.server.cert, "client_tls_key_file": authority.server.key}
+    node, between = with_listener(fleet, "a", **tls)
+    entrance, mistaken = fleet.start("b", fleet_peer_tls_ca_file=authority.cert), fleet.start("c", fleet_peer_tls_ca_file=other.cert)
+    for one in (entrance, mistaken):
+        host.eventually(lambda one=one: len(peers(one)) == 3, timeout=40)
+    client = wire.Raw(node.port, path=node.socket_path).login()  # TLS is for TCP
+    client.send(wire.query(SLEEP))
+    wait_until_runs(pg)
+    ask_to_cancel(mistaken, client)
+    mistaken.wait_log("cancel request to peer [0-9]+: TLS handshake error: handshake failed")
+    assert how_many_run(pg) == 1
+    ask_to_cancel(entrance, client)
+    assert is_cancelled(client)
+    assert between.received and client.secret[:3] not in between.received
+
+
+def test_between_nodes_tls_is_used_where_it_is_offered(fleet, pg, authorities):
+    authority = authorities[3]
+    tls = {"client_tls_cert_file": authority.server.cert, "client_tls_key_file": authority.server.key, "client_tls_ca_file": authority.cert}
+    offering, between = with_listener(fleet, "a", client_tls_sslmode="prefer", **tls)
+    # It wants a certificate, which the others do not have.
+    demanding, second = with_listener(fleet, "b", client_tls_sslmode="verify-ca", **tls)
+    entrance = fleet.start("c")
+    strict = fleet.start("d", fleet_peer_tls_ca_file=authority.cert)
+    for one in (entrance, strict):
+        host.eventually(lambda one=one: len(peers(one)) == 4, timeout=40)
+    for node, listener, is_plain in ((offering, between, False), (demanding, second, True)):
+        client = wire.Raw(node.port, path=node.socket_path).login()
+        client.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        ask_to_cancel(entrance, client)
+        assert is_cancelled(client)
+        assert (client.secret[:3] in listener.received) == is_plain
+    entrance.wait_log("it is sent in plain text")
+    # A node without TLS gets nothing of one that has to check it.
+    client = sleeper(pg, entrance)
+    ask_to_cancel(strict, client)
+    strict.wait_log("does not support SSL, which fleet_peer_tls_ca_file requires")
+    ask_to_cancel(entrance, client)
     assert is_cancelled(client)
 
 

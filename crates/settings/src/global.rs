@@ -187,11 +187,14 @@ live {
     fleet_nodes: u32, Positive, "3", Reload,
         "Weir's own. How many nodes the fleet has at most: so many times fleet_min_servers is set aside of each shared limit. The same on all nodes.",
         own;
+    fleet_peer_tls_ca_file: Option<String>, Text, "", Reload,
+        "Weir's own. Certificates (PEM) by which the other nodes' are checked, with the host in their fleet_address, when cancel requests are forwarded to them; with it, they are forwarded by TLS only. Empty: by TLS to nodes that offer it (client_tls_sslmode), unchecked, else in plain text.",
+        own;
     fleet_tls_ca_file: Option<String>, Text, "", Restart,
         "Weir's own. Certificates (PEM) by which the store's are checked; with it, the store is reached by TLS.",
         own;
     fleet_tls_cert_file: Option<String>, Text, "", Restart,
-        "Weir's own. Certificate (with its chain, PEM) that is shown to the store; needs fleet_tls_key_file.",
+        "Weir's own. Certificate (with its chain, PEM) that is shown to the store, and to other nodes that want one (client_tls_sslmode); needs fleet_tls_key_file.",
         own;
     fleet_tls_key_file: Option<String>, Text, "", Restart,
         "Weir's own. Private key (PEM) of fleet_tls_cert_file.",

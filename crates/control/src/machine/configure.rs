@@ -79,7 +79,7 @@ impl Control {
 fn names_files(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     FILE_SETTINGS.contains(&&*key)
-        || ["client_tls", "server_tls", "otlp_"].iter().any(|side| key.starts_with(side))
+        || ["client_tls", "server_tls", "fleet_peer_tls", "otlp_"].iter().any(|side| key.starts_with(side))
 }
 
 #[cfg(test)]

@@ -402,7 +402,9 @@ pub(crate) fn cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     let host = Arc::clone(host);
     cancel_conn.tls = CancelTls::Begun;
     match bytes {
-        [b'S'] => core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
+        [b'S'] => {
+            core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string(), is_node: false })
+        }
         // A cancel key is not sent in clear over a connection that had to use TLS.
         _ => close(core, conn),
     }

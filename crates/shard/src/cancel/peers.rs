@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use messages::{PeerPoolRow, Report};
 use pool::ConnectionCounts;
-use settings::{FleetPeer, PeerGroup};
+use settings::{FleetPeer, PeerGroup, SslMode};
 use telemetry::Level;
 use wire::encode;
 
 use crate::cancel::Cancels;
 use crate::cancel_key::Key;
 use crate::connections::Conn;
-use crate::connections::kinds::{CancelRequester, PeerCancelConn};
+use crate::connections::kinds::{CancelRequester, PeerCancelConn, PeerTls};
 use crate::core::Core;
+use crate::effects::TlsRequest;
 use crate::link::client_end;
 use crate::time::micros;
 use crate::{ConnId, Target, cancel};
@@ -90,6 +91,11 @@ impl Cancels {
             closes: false,
             turn: None,
             is_one_of_many: self.to_all_peers.contains_key(&(requester, requester_id)),
+            tls: match core.tls.settings.peers.mode {
+                SslMode::Disable => PeerTls::None,
+                _ if matches!(core.config.peer_group(), PeerGroup::Fleet(_)) => PeerTls::Wanted,
+                _ => PeerTls::None,
+            },
         };
         core.conns.place(conn, Conn::PeerCancel(Box::new(peer_cancel_conn)));
         cancel::carry_cancel(core, requester, conn);
@@ -141,8 +147,23 @@ impl Cancels {
         {
             pool.taken.servers.release();
         }
-        self.requester_served(core, peer_cancel_conn.requester);
+        if peer_cancel_conn.tls == PeerTls::Failed {
+            self.send_without_tls(core, peer_cancel_conn);
+        } else {
+            self.requester_served(core, peer_cancel_conn.requester);
+        }
         self.open_peer_cancel_conns(core, peer_cancel_conn.peer_id);
+    }
+
+    /// TLS has failed and need not be: another connection carries the request, before all that wait.
+    fn send_without_tls(&mut self, core: &mut Core, failed: &PeerCancelConn) {
+        let (conn, key) = (core.conns.reserve(), failed.key.clone());
+        let again = PeerCancelConn { key, closes: false, turn: None, tls: PeerTls::None, ..*failed };
+        core.conns.place(conn, Conn::PeerCancel(Box::new(again)));
+        cancel::carry_cancel(core, failed.requester.0, conn);
+        if let Some(pool) = self.peer_pools.get_mut(&failed.peer_id) {
+            pool.waiting.push_front(conn);
+        }
     }
 
     /// One of the connections is gone that carry a request: without another, the canceling client is closed.
@@ -218,8 +239,53 @@ pub(crate) fn peer_cancel_conn_connected(core: &mut Core, conn: ConnId) {
         return;
     };
     peer_cancel_conn.turn = Some(true);
+    match peer_cancel_conn.tls {
+        PeerTls::Wanted => core.outbox.write(conn, encode::ssl_request),
+        PeerTls::None | PeerTls::Begun | PeerTls::Failed => send_peer_cancel(core, conn),
+    }
+}
+
+/// The request itself; the peer answers with its end of file.
+pub(crate) fn send_peer_cancel(core: &mut Core, conn: ConnId) {
+    let Some(peer_cancel_conn) = core.conns.peer_cancel_conn(conn) else { return };
     let key = &peer_cancel_conn.key;
     core.outbox.write(conn, |out| encode::cancel_request(out, key.process_id(), key.secret()));
+}
+
+/// The answer to SSLRequest.
+pub(crate) fn peer_cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
+    let may_be_plain = core.tls.settings.peers.mode < SslMode::Require;
+    let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else { return };
+    if peer_cancel_conn.tls != PeerTls::Wanted {
+        return;
+    }
+    let peer_id = peer_cancel_conn.peer_id;
+    peer_cancel_conn.tls = if bytes == b"S" { PeerTls::Begun } else { PeerTls::None };
+    let host = core.config.group_peer(peer_id).and_then(|peer| peer.host.clone());
+    match (bytes, host) {
+        ([b'S'], Some(host)) => core.tls.requests.push(TlsRequest::Connect { conn, host, is_node: true }),
+        ([b'N'], _) if may_be_plain => send_peer_cancel(core, conn),
+        _ => {
+            let text = format!(
+                "cancel request: peer {peer_id} does not support SSL, which fleet_peer_tls_ca_file requires"
+            );
+            core.log(Level::Warning, text);
+            cancel::close(core, conn);
+        }
+    }
+}
+
+/// A handshake has failed, or a record could not be read: without roots to check by, as where a node wants a certificate and there is none, it goes without TLS.
+pub(crate) fn peer_cancel_conn_unsecured(core: &mut Core, conn: ConnId, text: &str) {
+    let may_be_plain = core.tls.settings.peers.mode < SslMode::Require;
+    let Some(peer_cancel_conn) = core.conns.peer_cancel_conn_mut(conn) else { return };
+    let (peer_id, follows) =
+        (peer_cancel_conn.peer_id, if may_be_plain { "; it is sent in plain text" } else { "" });
+    if may_be_plain {
+        peer_cancel_conn.tls = PeerTls::Failed;
+    }
+    core.log(Level::Warning, format!("cancel request to peer {peer_id}: {text}{follows}"));
+    cancel::close(core, conn);
 }
 
 /// The connections that carry a client's cancel request to peers. Looks at every connection.

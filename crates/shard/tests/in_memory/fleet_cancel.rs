@@ -54,6 +54,13 @@ fn cancel(world: &mut World, process_id: u32, secret: &[u8]) -> ConnId {
     conn
 }
 
+/// The node at the other end of this connection answers SSLRequest.
+fn answers(world: &mut World, carrier: ConnId, answer: &[u8]) {
+    world.event(Event::Connected { conn: carrier, remote: None, local: None });
+    assert_eq!(world.sent.remove(&carrier).unwrap(), message(encode::ssl_request));
+    world.receive(carrier, answer);
+}
+
 /// A process id by which a key is that of the node with this number.
 fn of(number: u16) -> u32 {
     let [low, high] = number.to_le_bytes();
@@ -81,13 +88,40 @@ fn a_request_for_the_client_of_another_node_goes_there() {
         let carrier = world.connecting.remove(0);
         assert!(world.connecting.is_empty());
         assert!(matches!(&world.targets[&carrier], Target::Inet { host, port: 2 } if &**host == "b"));
-        world.event(Event::Connected { conn: carrier, remote: None, local: None });
+        answers(&mut world, carrier, b"N");
         secret[length - 1] = 0xfe;
         let forwarded = message(|out| encode::cancel_request(out, of(258), &secret));
         assert_eq!(world.sent.remove(&carrier).unwrap(), forwarded);
         assert!(!world.closed.contains(&canceller));
         world.event(Event::HungUp { conn: carrier });
         assert!(world.closed.contains(&canceller));
+    }
+}
+
+#[test]
+fn the_key_is_not_in_clear_where_the_node_takes_tls_or_answers_nonsense() {
+    let mut world = node(1);
+    for answer in [&b"S"[..], b"Scopied", b"E", b"NN"] {
+        world.closed.clear();
+        let canceller = cancel(&mut world, of(258), &[1, 2, 3, 255]);
+        let carrier = world.connecting.remove(0);
+        answers(&mut world, carrier, answer);
+        let is_tls = answer == b"S";
+        let sent = world.sent.remove(&carrier).unwrap_or_default();
+        // The first byte of a record with a handshake.
+        assert_eq!(sent.first(), is_tls.then_some(&0x16), "{answer:?}");
+        assert_eq!(world.closed.contains(&canceller), !is_tls, "{answer:?}");
+        if is_tls {
+            // What cannot be TLS: another connection carries it without.
+            world.receive(carrier, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            assert!(world.closed.contains(&carrier) && !world.closed.contains(&canceller));
+            let next = world.connecting.remove(0);
+            world.event(Event::Connected { conn: next, remote: None, local: None });
+            let plain = message(|out| encode::cancel_request(out, of(258), &[1, 2, 3, 254]));
+            assert!(world.sent.remove(&next).unwrap().ends_with(&plain));
+            world.event(Event::HungUp { conn: next });
+            assert!(world.closed.contains(&canceller));
+        }
     }
 }
 
