@@ -68,12 +68,12 @@ impl TlsFiles {
         };
         let peer = match global.fleet.is_some() {
             false => PemFiles::default(),
-            true => PemFiles {
-                ca: read(&global.fleet_peer_tls_ca_file),
-                ca_is_systems: false,
-                cert: read(&global.fleet_tls_cert_file),
-                key: read(&global.fleet_tls_key_file),
-            },
+            true => {
+                // One without the other is reported where the store is reached by them.
+                let pair = read(&global.fleet_tls_cert_file).zip(read(&global.fleet_tls_key_file));
+                let (cert, key) = pair.unzip();
+                PemFiles { ca: read(&global.fleet_peer_tls_ca_file), ca_is_systems: false, cert, key }
+            }
         };
         TlsFiles {
             peer,
