@@ -32,7 +32,8 @@ pub(crate) fn take_part(
     if !settings::is_node_id(&node) {
         return Err(BootError::NodeName(host));
     }
-    let address = format!("{host}:{}", config.global.listen_port);
+    let default_address = || format!("{host}:{}", config.global.listen_port);
+    let address = config.global.fleet_address.clone().unwrap_or_else(default_address);
     let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
     let outside = fleetagent::Outside {
         counts: engine.fleet_counts(),
@@ -50,6 +51,7 @@ pub(crate) fn take_part(
 
 fn input(news: FleetNews) -> Input {
     match news {
+        FleetNews::Peers(peers) => Input::FleetPeers(peers),
         FleetNews::Drain(order) => Input::Drain(order),
         FleetNews::DrainOrdered { request, result } => Input::DrainOrdered { request, result },
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use messages::{Command, Drain, ReplyPart, Report, RequestId, ShardId, Subject};
 use quota::{RoleMembers, Rules};
-use settings::{Config, Finding, Member, PatroniUrls};
+use settings::{Config, Finding, FleetPeers, Member, PatroniUrls};
 use telemetry::Record;
 
 use crate::Signal;
@@ -64,6 +64,8 @@ pub enum Input {
     QuotaChanged(Result<Rules, String>),
     /// PostgreSQL was asked for the members of roles that are groups of quotas, and has said something else than before.
     RoleMembers(RoleMembers),
+    /// The numbers of the fleet's nodes, or where they are reached, have changed.
+    FleetPeers(FleetPeers),
     /// Patroni was asked for the members of a cluster (`topology`).
     Patroni {
         /// Where.

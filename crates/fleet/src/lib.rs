@@ -10,6 +10,7 @@ mod ledger;
 mod ledgers;
 mod membership;
 mod node;
+mod peers;
 mod reclaim;
 mod reports;
 #[allow(missing_docs, reason = "many fields say all by their names")]
@@ -21,6 +22,7 @@ mod text;
 pub use budget::{BudgetKind, BudgetName, Division};
 pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
 pub use node::Node;
+pub use peers::{NumberedNode, PeerNumbers};
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
     Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,

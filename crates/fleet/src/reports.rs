@@ -16,14 +16,15 @@ const MOST_REPORTS: usize = 1_024;
 
 /// What is known of an object besides its contents.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+pub(crate) struct Known {
     seen: Revision,
-    expected: Revision,
+    /// What a swap has to expect.
+    pub(crate) expected: Revision,
 }
 
 impl Known {
     /// False if it is not new.
-    fn hear(&mut self, revision: Revision, is_there: bool) -> bool {
+    pub(crate) fn hear(&mut self, revision: Revision, is_there: bool) -> bool {
         if revision <= self.seen {
             return false;
         }

@@ -6,7 +6,7 @@ use crate::budget::MOST_SLOTS;
 use crate::config::DrainOrder;
 use crate::{Backend, NodeId, SessionId};
 
-const FORMAT: &str = "weir-fleet 1";
+pub(crate) const FORMAT: &str = "weir-fleet 1";
 /// No object of slots has more entries.
 const MOST_ENTRIES: usize = 1_024;
 
@@ -140,7 +140,7 @@ pub(crate) fn write_drain(session: SessionId, order: DrainOrder, by: &NodeId) ->
 }
 
 /// The lines behind the first.
-fn lines(contents: &[u8]) -> Result<std::str::Lines<'_>, String> {
+pub(crate) fn lines(contents: &[u8]) -> Result<std::str::Lines<'_>, String> {
     let text = std::str::from_utf8(contents).map_err(|_| "not text".to_owned())?;
     let mut lines = text.lines();
     match lines.next() {
@@ -172,13 +172,13 @@ fn read_drain_line(line: &str) -> Option<(SessionId, DrainOrder)> {
     Some((read_session(session)?, *order))
 }
 
-fn read_session(word: &str) -> Option<SessionId> {
+pub(crate) fn read_session(word: &str) -> Option<SessionId> {
     let is_hex = word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u64::from_str_radix(word, 16).ok().map(SessionId))?
 }
 
 /// The beginning of a text that may be anything.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().take(60).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -260,6 +260,27 @@ fn what_others_want_more_is_given_as_far_as_connections_are_closed() {
 }
 
 #[test]
+fn a_node_has_a_number_once_it_has_joined_and_the_process_that_goes_on_as_it_has_the_same() {
+    let mut bench = Bench::new(Node::new(config("b", 2), SessionId(7), 1_000));
+    assert_eq!((bench.node.peer_number(1_000), bench.node.next_peer_numbers(1_000)), (None, None));
+    bench.settle();
+    let numbers = bench.node.next_peer_numbers(bench.now_us).unwrap();
+    let address = numbers.nodes.iter().map(|node| node.address.as_deref()).collect::<Vec<_>>();
+    assert_eq!((numbers.own, address), (Some(1), vec![Some("h:1")]));
+    bench.see("a", 3);
+    bench.put(
+        ObjectName(vec!["peers".to_owned()]),
+        "weir-fleet 1\n1 b 0000000000000007\n2 a 0000000000000003\n",
+    );
+    assert_eq!(bench.node.next_peer_numbers(bench.now_us).unwrap().nodes.len(), 2);
+    bench.node = Node::resume(config("b", 2), bench.node.hand_over(), bench.now_us);
+    assert_eq!(bench.node.peer_number(bench.now_us), None, "it has not read the store");
+    let swaps = bench.swaps();
+    bench.settle();
+    assert_eq!((bench.node.peer_number(bench.now_us), bench.swaps()), (Some(1), swaps), "nothing is written");
+}
+
+#[test]
 fn nothing_is_written_at_rest() {
     let mut node = Node::new(config("b", 10), SessionId(7), 1_000);
     let budgets: Vec<_> = (0..1_000).map(|at| (pool(at), 100)).collect();
@@ -271,7 +292,7 @@ fn nothing_is_written_at_rest() {
         bench.node.set_usage(name, Usage { open: 3, in_use: 3, waiting: 0, version }, bench.now_us);
     }
     bench.settle();
-    assert_eq!(bench.swaps(), 1_000);
+    assert_eq!(bench.swaps(), 1_001, "of each budget, and of the node's number");
     bench.requests.clear();
     bench.pass(60 * SECOND);
     assert_eq!(bench.swaps(), 0);

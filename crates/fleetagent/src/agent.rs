@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fleet::{
-    CallId, DrainError, DrainOrder, Event, Handover, Node, NodeConfig, NodeState, Request, SessionId,
+    CallId, DrainError, DrainOrder, Event, Handover, Node, NodeConfig, NodeState, NumberedNode, Request,
+    SessionId,
 };
 use fleetstore::Store;
 use messages::{Command, Drain, RequestId};
-use settings::Config;
+use settings::{Config, FleetPeer, FleetPeers};
 use telemetry::Level;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -49,6 +50,8 @@ pub(crate) struct Agent {
     /// Slots are wanted, or allowances have changed.
     is_look_due: bool,
     rows_us: u64,
+    /// The node's own, as logged last; 0 for none.
+    number: u32,
     /// As logged last.
     logged: (Level, String),
 }
@@ -84,6 +87,7 @@ impl Agent {
             looked_us: 0,
             is_look_due: true,
             rows_us: 0,
+            number: 0,
             logged: (Level::Log, String::new()),
         }
     }
@@ -228,12 +232,26 @@ impl Agent {
         while let Some(request) = self.node.poll(now_us) {
             self.store.submit(request);
         }
+        self.pass_on_peers(now_us);
         if let Some(question) = self.node.backends_question(now_us) {
             (self.outside.command)(&Command::ListBackends { audit: question.audit });
             self.audit = Some(Audit::new(question, self.outside.shards));
         }
         while self.node.next_allowance().is_some() {
             self.is_look_due = true;
+        }
+    }
+
+    /// Cancel requests are forwarded by the numbers of nodes.
+    fn pass_on_peers(&mut self, now_us: u64) {
+        let Some(numbers) = self.node.next_peer_numbers(now_us) else { return };
+        let node = |node: NumberedNode| (node.number, FleetPeer::new(node.id, node.address.as_deref()));
+        let nodes = numbers.nodes.into_iter().map(node).collect();
+        let peers = FleetPeers { own: numbers.own.unwrap_or_default(), nodes };
+        (self.outside.tell)(FleetNews::Peers(peers));
+        if let Some(own) = numbers.own.filter(|own| *own != self.number) {
+            log(&self.outside.log, Level::Log, format!("this node has the number {own} in cancel keys"));
+            self.number = own;
         }
     }
 

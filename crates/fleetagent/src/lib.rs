@@ -21,7 +21,7 @@ use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
 use messages::{BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, RequestId, ShardId};
 use pool::FleetCounts;
-use settings::{Config, FleetStore};
+use settings::{Config, FleetPeers, FleetStore};
 use telemetry::{Level, Record};
 use tokio::sync::{Notify, mpsc};
 
@@ -42,6 +42,8 @@ pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 /// What the thread has for the control thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FleetNews {
+    /// The numbers of nodes, and where they are reached, have changed.
+    Peers(FleetPeers),
     /// Another node has ordered this one to drain, or to end that.
     Drain(Drain),
     /// The answer to [`FleetAgent::order_drain`].
@@ -78,7 +80,7 @@ pub struct Outside {
 pub struct Identity {
     /// Its id.
     pub node: String,
-    /// Where its peers reach it; shown only.
+    /// Where its peers reach it.
     pub address: String,
     /// The program's version.
     pub version: &'static str,

@@ -27,6 +27,15 @@ pub enum Violation {
         /// What is allowed.
         shared: u32,
     },
+    /// Two nodes with leases believe in one number.
+    TwoNumbers {
+        /// Microseconds since the beginning.
+        at_us: u64,
+        /// In which both believe.
+        number: u32,
+        /// The processes.
+        processes: [usize; 2],
+    },
     /// Faults are over, and demand is not served as it should be.
     Unserved(String),
     /// There is no demand, and something is left.
@@ -44,6 +53,9 @@ impl fmt::Display for Violation {
                     f,
                     "{at_us} us: budget {budget} has {excess} connections above floors, shared part {shared}"
                 )
+            }
+            Violation::TwoNumbers { at_us, number, processes: [one, other] } => {
+                write!(f, "{at_us} us: processes {one} and {other} both have the number {number}")
             }
             Violation::Unserved(what) => write!(f, "not served: {what}"),
             Violation::NotReturned(what) => write!(f, "not returned: {what}"),

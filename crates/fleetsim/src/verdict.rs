@@ -36,6 +36,24 @@ impl World {
         }
     }
 
+    /// That no other node with a lease has the number of this one, after it has heard something.
+    pub(crate) fn check_number(&mut self, process: usize) {
+        let Some(number) = self.number(process) else { return };
+        let (at_us, others) = (self.now_us, 0..self.processes.len());
+        if let Some(other) = others.filter(|at| *at != process).find(|at| self.number(*at) == Some(number)) {
+            let processes = [process, other];
+            self.violation = Some(Violation::TwoNumbers { at_us, number, processes });
+        }
+    }
+
+    /// The number that a process believes in, if its session has a lease.
+    fn number(&self, at: usize) -> Option<u32> {
+        let process = self.processes.get(at).filter(|process| process.state != State::Gone)?;
+        let leased = self.store.nodes.get(&process.id).filter(|leased| leased.until_us > self.now_us)?;
+        let is_its = leased.record.session == process.node.hand_over().session;
+        process.node.peer_number(process.clock.shows(self.now_us)).filter(|_| is_its)
+    }
+
     /// Looks whether the end is as it should be.
     pub(crate) fn check(&mut self) {
         let now_us = self.now_us;
@@ -92,6 +110,9 @@ impl World {
     fn not_joined(&self, at: usize) -> Option<String> {
         let process = &self.processes[at];
         match process.node.status(process.clock.shows(self.now_us)).state {
+            NodeState::Joined { is_watching: true } if self.number(at).is_none() => {
+                Some(format!("process {at} has no number"))
+            }
             NodeState::Joined { is_watching: true } => None,
             other => Some(format!("process {at} is {other:?}")),
         }

@@ -241,6 +241,7 @@ impl World {
                 self.step_pool(process, budget);
             }
         }
+        let _ = self.processes[process].node.next_peer_numbers(clock_us);
         self.answer_question(process, clock_us);
         let found = &mut self.processes[process];
         let due_us =
@@ -253,6 +254,7 @@ impl World {
                 self.queue.push(due_us, Action::Wake { process, turn });
             }
         }
+        self.check_number(process);
         if self.processes[process].is_leaving {
             self.look_whether_left(process, clock_us);
         }
@@ -307,6 +309,7 @@ impl World {
     fn add(&mut self, number: usize, mut node: Node) -> usize {
         let clock = self.clocks[number];
         node.set_budgets(&self.budgets(number), clock.shows(self.now_us));
+        node.set_most_peer_names(self.scenario.peer_names);
         let pools = self.scenario.budgets.iter().enumerate().map(|(budget, (name, _))| {
             let mut pool = Pool::new(name.clone());
             pool.demand = if self.has_pools[number][budget] { self.demand[number][budget] } else { 0 };

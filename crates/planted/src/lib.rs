@@ -17,6 +17,8 @@ pub const BUGS: &[&str] = &[
     "fleet_given_while_open",
     "fleet_lease_without_end",
     "fleet_lost_watch_ignored",
+    "fleet_number_before_swapped",
+    "fleet_number_of_a_live_node",
     "fleet_reclaim_without_reports",
     "fleet_reclaimed_while_open",
     "fleet_release_lost",

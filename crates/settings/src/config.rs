@@ -3,8 +3,8 @@
 
 use crate::hba::Hba;
 use crate::{
-    ConnectionSharing, Database, Finding, Global, Peer, PinAction, PoolMode, PoolSize, Priority, QueueBy,
-    QueueOrder, QueuePriority, SessionState, SizeBounds, TlsFiles, User,
+    ConnectionSharing, Database, Finding, FleetPeers, Global, Peer, PinAction, PoolMode, PoolSize, Priority,
+    QueueBy, QueueOrder, QueuePriority, SessionState, SizeBounds, TlsFiles, User,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct Config {
     pub users: BTreeMap<String, Arc<User>>,
     /// Section `[peers]` by number.
     pub peers: BTreeMap<u32, Peer>,
+    /// The nodes of the fleet by number, as far as they are known; no file has them.
+    pub fleet_peers: Arc<FleetPeers>,
     /// The file `auth_file`: user to secret, as written (plain, `md5...` or `SCRAM-SHA-256$...`).
     pub secrets: Arc<BTreeMap<String, String>>,
     /// The file `auth_hba_file`, with the maps of `auth_ident_file`; read only under `auth_type = hba`.

@@ -12,6 +12,7 @@ use crate::codec::{
 };
 use crate::collector::{Endpoint, Headers, Webhook};
 use crate::fleet::{FleetNode, FleetStore, LeaseTime};
+use crate::fleet_peers::FleetAddress;
 use crate::ldap::LdapRule;
 use crate::pool_size::PoolSize;
 use crate::table::{Row, default_of, live_row};
@@ -171,6 +172,9 @@ live {
     fleet: FleetStore, FleetStore, "none", Restart,
         "Weir's own. The store by which the nodes of a fleet share limits of server connections: `etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`. pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
         own;
+    fleet_address: Option<String>, FleetAddress, "", Restart,
+        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port.",
+        own;
     fleet_lease_time: Duration, LeaseTime, "10", Restart,
         "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",
         own;
@@ -183,11 +187,14 @@ live {
     fleet_nodes: u32, Positive, "3", Reload,
         "Weir's own. How many nodes the fleet has at most: so many times fleet_min_servers is set aside of each shared limit. The same on all nodes.",
         own;
+    fleet_peer_tls_ca_file: Option<String>, Text, "", Reload,
+        "Weir's own. Certificates (PEM) by which the other nodes' are checked, with the host in their fleet_address, when cancel requests are forwarded to them; with it, they are forwarded by TLS only. Empty: by TLS to nodes that offer it (client_tls_sslmode), unchecked, else in plain text.",
+        own;
     fleet_tls_ca_file: Option<String>, Text, "", Restart,
         "Weir's own. Certificates (PEM) by which the store's are checked; with it, the store is reached by TLS.",
         own;
     fleet_tls_cert_file: Option<String>, Text, "", Restart,
-        "Weir's own. Certificate (with its chain, PEM) that is shown to the store; needs fleet_tls_key_file.",
+        "Weir's own. Certificate (with its chain, PEM) that is shown to the store, and to other nodes that want one (client_tls_sslmode); needs fleet_tls_key_file.",
         own;
     fleet_tls_key_file: Option<String>, Text, "", Restart,
         "Weir's own. Private key (PEM) of fleet_tls_cert_file.",

@@ -27,6 +27,8 @@ pub struct TlsFiles {
     pub client: PemFiles,
     /// `server_tls_*_file`.
     pub server: PemFiles,
+    /// `fleet_peer_tls_ca_file`, with `fleet_tls_cert_file` and its key, in a fleet.
+    pub peer: PemFiles,
     /// `otlp_ca_file`, or the system's roots, where `otlp_endpoint`, `alert_webhook` or Patroni (`topology`) is reached under TLS.
     pub collector: PemFiles,
 }
@@ -64,7 +66,17 @@ impl TlsFiles {
             None => PemFiles { ca: system_roots(files), ca_is_systems: true, ..PemFiles::default() },
             ca => PemFiles { ca, ..PemFiles::default() },
         };
+        let peer = match global.fleet.is_some() {
+            false => PemFiles::default(),
+            true => {
+                // One without the other is reported where the store is reached by them.
+                let pair = read(&global.fleet_tls_cert_file).zip(read(&global.fleet_tls_key_file));
+                let (cert, key) = pair.unzip();
+                PemFiles { ca: read(&global.fleet_peer_tls_ca_file), ca_is_systems: false, cert, key }
+            }
+        };
         TlsFiles {
+            peer,
             collector,
             client: PemFiles {
                 ca: read(&global.client_tls_ca_file),

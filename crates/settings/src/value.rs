@@ -131,6 +131,8 @@ pub enum BadValue {
     NotAFleetStore(EtcdUrlError),
     /// Not the id of a node.
     NotANode,
+    /// Not a host with a port.
+    NotAnAddress,
     /// Not names with weights, and why.
     NotWeights(&'static str),
 }
@@ -158,6 +160,9 @@ impl fmt::Display for BadValue {
             }
             BadValue::NotANode => out
                 .write_str("is not an id of a node: 1 to 63 letters, digits, dots, hyphens and underscores"),
+            BadValue::NotAnAddress => {
+                out.write_str("is not a host with a port like 10.0.0.1:6432 or [fd00::1]:6432")
+            }
             BadValue::NotWeights(why) => write!(out, "is not a list like alice=3,bob=2: {why}"),
             BadValue::NotATopology(why) => {
                 write!(out, "is neither probe nor patroni with URLs like http://127.0.0.1:8008: {why}")

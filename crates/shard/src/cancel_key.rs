@@ -2,12 +2,12 @@
 //!
 //! Owns their layout. The process id is a counter of the whole process, permuted by a secret key: it cannot be
 //! predicted, none is given again until all have been, and none is that of a server process ([`SERVER_PROCESS_ID_MAX`]). The secret has 4 bytes, or 32 where the client speaks protocol 3.2. In a
-//! group (`peer_id`) the layout is PgBouncer's, so that either may forward to the other: bytes 1 and 2 are the peer, the
-//! last two bits count how often the request may still be forwarded, and there are 4 bytes of secret always. Never
-//! decides what a request leads to.
+//! group (`peer_id`, or a fleet) bytes 1 and 2 are the number of the process in it, and the last two bits count how often the request may still be forwarded. With `peer_id` there are
+//! 4 bytes of secret always: the layout is PgBouncer's, so that either may forward to the other. Never decides what a request leads to.
 
 use auth::{KeyedPermutation, MockKey};
 use pool::CancelKeyPrefix;
+use settings::PeerGroup;
 use subtle::ConstantTimeEq;
 
 /// The bits of the last byte that count down with every forwarding.
@@ -18,7 +18,7 @@ const BITS: u32 = 31;
 const SERVER_PROCESS_ID_MAX: u32 = 1 << 22;
 /// Of one in a group: the first and the last byte, without the sign bit.
 const BITS_IN_GROUP: u32 = 15;
-/// The shortest secret and, in a group, the only one.
+/// The shortest secret and, in a group with PgBouncers, the only one.
 const SHORT: usize = 4;
 /// The longest secret that PostgreSQL gives (`MAX_CANCEL_KEY_LENGTH`).
 pub(crate) const LONG: usize = 32;
@@ -66,10 +66,15 @@ impl Key {
         self.process_id() <= SERVER_PROCESS_ID_MAX
     }
 
-    /// The process of the group that made it; None if none can have.
-    pub(crate) fn peer(&self) -> Option<u32> {
+    /// The process of this group that made it; None if none can have.
+    pub(crate) fn peer(&self, group: PeerGroup) -> Option<u32> {
         let [_, low, high, ..] = self.short();
-        (self.secret().len() == SHORT).then(|| u16::from_le_bytes([low, high]).into())
+        let is_of_group = match group {
+            PeerGroup::None => false,
+            PeerGroup::Configured(_) => self.secret().len() == SHORT,
+            PeerGroup::Fleet(_) => matches!(self.secret().len(), SHORT | LONG),
+        };
+        is_of_group.then(|| u16::from_le_bytes([low, high]).into())
     }
 
     /// No process of the group has forwarded it.
@@ -86,31 +91,31 @@ impl Key {
     }
 
     /// The key before it was forwarded for the first time.
-    pub(crate) fn whole(mut self, peer_id: u32) -> Key {
-        if let Some(last) = self.0.last_mut().filter(|_| peer_id > 0) {
+    pub(crate) fn whole(mut self, group: PeerGroup) -> Key {
+        if let Some(last) = self.0.last_mut().filter(|_| group != PeerGroup::None) {
             *last |= HOPS;
         }
         self
     }
 
     /// By what the client with this key is found; the rest of a long secret is compared by [`Key::is`].
-    pub(crate) fn prefix(&self, peer_id: u32) -> CancelKeyPrefix {
+    pub(crate) fn prefix(&self, group: PeerGroup) -> CancelKeyPrefix {
         let mut prefix = self.short();
-        if peer_id > 0 {
+        if group != PeerGroup::None {
             prefix[7] |= HOPS;
         }
         prefix
     }
 
     /// Whether they are the same key, however often it was forwarded; takes as long if they are not.
-    pub(crate) fn is(&self, other: &Key, peer_id: u32) -> bool {
-        self.clone().whole(peer_id).0.ct_eq(&other.clone().whole(peer_id).0).into()
+    pub(crate) fn is(&self, other: &Key, group: PeerGroup) -> bool {
+        self.clone().whole(group).0.ct_eq(&other.clone().whole(group).0).into()
     }
 }
 
 /// How many bytes the secret has of a client that can or cannot take a long one.
-pub(crate) fn secret_length(peer_id: u32, is_long: bool) -> usize {
-    if is_long && peer_id == 0 { LONG } else { SHORT }
+pub(crate) fn secret_length(group: PeerGroup, is_long: bool) -> usize {
+    if is_long && !matches!(group, PeerGroup::Configured(_)) { LONG } else { SHORT }
 }
 
 /// Makes cancel keys; all shards of a process share its counter and permutations.
@@ -129,25 +134,26 @@ impl KeyMaker {
     }
 
     /// The process id that a number of the counter stands for; None if a server process could have it.
-    fn process_id(&self, peer_id: u32, number: u32) -> Option<u32> {
-        let process_id = if peer_id == 0 {
-            self.alone.apply(number)
-        } else {
-            let [low, high, ..] = peer_id.to_le_bytes();
-            let [.., first, last] = self.in_group.apply(number).to_be_bytes();
-            u32::from_be_bytes([first, low, high, last])
+    fn process_id(&self, group: PeerGroup, number: u32) -> Option<u32> {
+        let process_id = match group.own() {
+            None => self.alone.apply(number),
+            Some(own) => {
+                let [low, high, ..] = own.to_le_bytes();
+                let [.., first, last] = self.in_group.apply(number).to_be_bytes();
+                u32::from_be_bytes([first, low, high, last])
+            }
         };
         (process_id > SERVER_PROCESS_ID_MAX).then_some(process_id)
     }
 
     /// A key by the next number of the counter. `secret` must be unguessable and as long as [`secret_length`] says.
-    pub(crate) fn make(&self, peer_id: u32, secret: &[u8], mut count: impl FnMut() -> u32) -> Key {
+    pub(crate) fn make(&self, group: PeerGroup, secret: &[u8], mut count: impl FnMut() -> u32) -> Key {
         let process_id = loop {
-            if let Some(process_id) = self.process_id(peer_id, count()) {
+            if let Some(process_id) = self.process_id(group, count()) {
                 break process_id;
             }
         };
-        Key::new(process_id, secret).whole(peer_id)
+        Key::new(process_id, secret).whole(group)
     }
 }
 
@@ -158,21 +164,32 @@ mod tests {
 
     use super::*;
 
-    fn keys(peer_id: u32, is_long: bool, count: u32) -> Vec<Key> {
+    const ALONE: PeerGroup = PeerGroup::None;
+    const LAST: PeerGroup = PeerGroup::Configured(16_383);
+    const NODE: PeerGroup = PeerGroup::Fleet(16_383);
+
+    fn keys(group: PeerGroup, is_long: bool, count: u32) -> Vec<Key> {
         let maker = KeyMaker::new(&MockKey::new([7; 32]));
         let mut number = 0;
         let mut next = || {
             number += 1;
             number
         };
-        let secret = vec![0xa4; secret_length(peer_id, is_long)];
-        (0..count).map(|_| maker.make(peer_id, &secret, &mut next)).collect()
+        let secret = vec![0xa4; secret_length(group, is_long)];
+        (0..count).map(|_| maker.make(group, &secret, &mut next)).collect()
     }
 
     #[test]
     fn process_ids_are_positive_and_differ_and_are_no_servers() {
-        for (peer_id, count) in [(0, 5_000), (16_383, 32_768), (1, 32_512)] {
-            let ids: BTreeSet<u32> = keys(peer_id, false, count).iter().map(Key::process_id).collect();
+        let groups = [
+            (ALONE, 5_000),
+            (LAST, 32_768),
+            (PeerGroup::Configured(1), 32_512),
+            (NODE, 32_768),
+            (PeerGroup::Fleet(0), 32_512),
+        ];
+        for (group, count) in groups {
+            let ids: BTreeSet<u32> = keys(group, false, count).iter().map(Key::process_id).collect();
             assert_eq!(ids.len(), count as usize);
             let given = SERVER_PROCESS_ID_MAX + 1..=i32::MAX.unsigned_abs();
             assert!(ids.iter().all(|id| given.contains(id)));
@@ -180,36 +197,52 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_as_long_as_the_client_can_take() {
-        let lengths = |peer_id, is_long| keys(peer_id, is_long, 1)[0].secret().len();
-        assert_eq!((lengths(0, false), lengths(0, true), lengths(3, true)), (4, 32, 4));
+    fn secrets_are_as_long_as_the_client_and_the_group_can_take() {
+        let lengths = |group, is_long| keys(group, is_long, 1)[0].secret().len();
+        assert_eq!((lengths(ALONE, false), lengths(ALONE, true)), (4, 32));
+        assert_eq!((lengths(LAST, false), lengths(LAST, true)), (4, 4));
+        assert_eq!((lengths(NODE, false), lengths(NODE, true)), (4, 32));
     }
 
     #[test]
     fn every_bit_counts() {
-        let key = &keys(0, true, 1)[0];
-        assert!(key.is(key, 0));
-        for byte in 0..key.bytes().len() {
-            let mut other = key.bytes().to_vec();
-            other[byte] ^= 1;
-            assert!(!key.is(&Key::of(&other).unwrap(), 0), "byte {byte}");
+        for group in [ALONE, NODE] {
+            let key = &keys(group, true, 1)[0];
+            assert!(key.is(key, group));
+            for byte in 0..key.bytes().len() {
+                let mut other = key.bytes().to_vec();
+                other[byte] ^= 4;
+                assert!(!key.is(&Key::of(&other).unwrap(), group), "byte {byte}");
+                other[byte] ^= 5;
+                let is_hop = group == NODE && byte == 35;
+                assert_eq!(key.is(&Key::of(&other).unwrap(), group), is_hop, "byte {byte}");
+            }
+            assert!(!key.is(&Key::of(&key.short()).unwrap(), group), "a part of it is not it");
         }
-        assert!(!key.is(&Key::of(&key.short()).unwrap(), 0), "a part of it is not it");
-        assert!(!Key::default().is(&Key::of(&[0; 8]).unwrap(), 0));
+        assert!(!Key::default().is(&Key::of(&[0; 8]).unwrap(), ALONE));
         assert_eq!(Key::of(&[1, 2, 3]), None);
     }
 
     #[test]
-    fn in_a_group_a_key_names_the_peer_and_is_forwarded_three_times() {
-        let made = keys(16_383, false, 1).remove(0);
-        assert_eq!(made.peer(), Some(16_383));
-        let (mut key, mut hops) = (made.clone(), 0);
-        while let Some(next) = key.forwarded() {
-            (key, hops) = (next, hops + 1);
-            assert!(made.is(&key, 16_383) && key.peer() == Some(16_383));
-            assert_eq!(made.prefix(16_383), key.prefix(16_383));
+    fn in_a_group_a_key_names_the_process_and_is_forwarded_three_times() {
+        for (group, is_long) in [(LAST, false), (NODE, false), (NODE, true)] {
+            let made = keys(group, is_long, 1).remove(0);
+            assert_eq!(made.peer(group), Some(16_383));
+            let (mut key, mut hops) = (made.clone(), 0);
+            while let Some(next) = key.forwarded() {
+                (key, hops) = (next, hops + 1);
+                assert!(made.is(&key, group) && key.peer(group) == Some(16_383));
+                assert_eq!(made.prefix(group), key.prefix(group));
+            }
+            assert_eq!(hops, 3);
         }
-        assert_eq!(hops, 3);
-        assert_eq!(keys(0, true, 1)[0].peer(), None, "no process of a group makes long ones");
+        let long = keys(ALONE, true, 1).remove(0);
+        assert_eq!(
+            (long.peer(LAST), long.peer(ALONE)),
+            (None, None),
+            "no process of such a group makes long ones"
+        );
+        let unnumbered = keys(PeerGroup::Fleet(0), true, 1).remove(0);
+        assert_eq!(unnumbered.peer(NODE), Some(0), "a node that has no number yet");
     }
 }

@@ -19,8 +19,8 @@ use crate::{ConnId, Peer};
 pub(crate) enum TlsRequest {
     /// A client requests TLS: send `answer` in clear, then take `received` for its first records.
     Accept { conn: ConnId, answer: &'static [u8], received: Vec<u8> },
-    /// A server agreed to TLS; its name or address as configured.
-    Connect { conn: ConnId, host: String },
+    /// A server, or another node of the fleet, agreed to TLS; its name or address as configured.
+    Connect { conn: ConnId, host: String, is_node: bool },
     /// A client comes from another shard with its session.
     Adopt { conn: ConnId, session: Box<TlsConnection> },
 }

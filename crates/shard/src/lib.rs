@@ -291,7 +291,8 @@ impl ShardState {
             }
             // PostgreSQL answers a cancel request with nothing but its end of file.
             Some(Conn::Cancel(_)) => cancel::cancel_conn_received(&mut self.core, conn, bytes),
-            Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+            Some(Conn::PeerCancel(_)) => peers::peer_cancel_conn_received(&mut self.core, conn, bytes),
+            Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
         }
     }
 

@@ -136,9 +136,11 @@ impl TlsLayer {
                     let session = TlsConnection::accept(&state.core.tls.settings.clients);
                     self.begin(state, conn, session, answer, &received);
                 }
-                TlsRequest::Connect { conn, host } => {
-                    state.core.tls.settings.set_time(state.core.now.wall_us);
-                    let session = TlsConnection::connect(&state.core.tls.settings.servers, &host);
+                TlsRequest::Connect { conn, host, is_node } => {
+                    let settings = &state.core.tls.settings;
+                    settings.set_time(state.core.now.wall_us);
+                    let terms = if is_node { &settings.peers } else { &settings.servers };
+                    let session = TlsConnection::connect(terms, &host);
                     self.begin(state, conn, session, b"", b"");
                 }
             }
@@ -271,7 +273,8 @@ fn secured(core: &mut Core, conn: ConnId, agreed: NegotiatedTls) {
             servers::begin_server_login(core, conn);
         }
         Some(Conn::Cancel(_)) => cancel::send_cancel(core, conn),
-        Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+        Some(Conn::PeerCancel(_)) => cancel::peers::send_peer_cancel(core, conn),
+        Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
     }
 }
 
@@ -300,6 +303,7 @@ fn unsecured(core: &mut Core, conn: ConnId, fault: &HandshakeFault, was_secured:
             core.log(Level::Warning, format!("cancel request: {text}"));
             cancel::close(core, conn);
         }
-        Some(Conn::PeerCancel(_) | Conn::InternalClient(_) | Conn::Reserved) | None => {}
+        Some(Conn::PeerCancel(_)) => cancel::peers::peer_cancel_conn_unsecured(core, conn, &text),
+        Some(Conn::InternalClient(_) | Conn::Reserved) | None => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Turns the settings into rustls configurations: one [`ClientTlsConfig`] and one [`ServerTlsConfig`].
+//! Turns the settings into rustls configurations: one [`ClientTlsConfig`], and a [`ServerTlsConfig`] each towards servers and towards nodes of a fleet.
 //!
 //! All or nothing: on an error the previous configuration stays in force.
 
@@ -23,13 +23,15 @@ use crate::{SetupFault, ciphers};
 /// PostgreSQL's ALPN protocol name.
 const ALPN: &[u8] = b"postgresql";
 
-/// TLS in both directions.
+/// TLS in all directions.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     /// Towards clients.
     pub clients: Arc<ClientTlsConfig>,
     /// Towards servers.
     pub servers: Arc<ServerTlsConfig>,
+    /// Towards other nodes of the fleet.
+    pub peers: Arc<ServerTlsConfig>,
     /// Settings that are not supported, for the log.
     pub warnings: Vec<String>,
     clock: Clock,
@@ -45,10 +47,10 @@ pub struct ClientTlsConfig {
     pub(crate) end_point: Option<Vec<u8>>,
 }
 
-/// Towards servers, where we are the TLS client.
+/// Towards servers or other nodes, where we are the TLS client.
 #[derive(Debug)]
 pub struct ServerTlsConfig {
-    /// Whether TLS is requested from servers, and how they are verified.
+    /// Whether TLS is requested from them, and how they are verified.
     pub mode: SslMode,
     pub(crate) config: Option<Arc<ClientConfig>>,
 }
@@ -58,6 +60,7 @@ pub struct ServerTlsConfig {
 struct Sources {
     client: Side,
     server: Side,
+    peer: Side,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +87,7 @@ impl Sources {
             server_tls13_ciphers,
             ..
         } = config.global.clone();
-        let TlsFiles { client, server, .. } = config.tls_files.clone();
+        let TlsFiles { client, server, peer, .. } = config.tls_files.clone();
         Sources {
             client: Side {
                 mode: client_tls_sslmode,
@@ -102,6 +105,18 @@ impl Sources {
                 curve: None,
                 files: server,
             },
+            peer: Side {
+                mode: match (config.global.fleet.is_some(), &peer.ca) {
+                    (false, _) => SslMode::Disable,
+                    (true, None) => SslMode::Prefer,
+                    (true, Some(_)) => SslMode::VerifyFull,
+                },
+                protocols: None,
+                ciphers: None,
+                ciphers13: None,
+                curve: None,
+                files: peer,
+            },
         }
     }
 }
@@ -116,8 +131,9 @@ impl TlsConfig {
         let clock = Clock::default();
         let mut warnings = Vec::new();
         let clients = Arc::new(client_config(&sources.client, &clock, &mut warnings)?);
-        let servers = Arc::new(server_config(&sources.server, &clock, &mut warnings)?);
-        Ok(TlsConfig { clients, servers, warnings, clock, sources })
+        let servers = Arc::new(server_config(&sources.server, keys::SERVER, &clock, &mut warnings)?);
+        let peers = Arc::new(server_config(&sources.peer, keys::PEER, &clock, &mut warnings)?);
+        Ok(TlsConfig { clients, servers, peers, warnings, clock, sources })
     }
 
     /// No TLS anywhere.
@@ -131,12 +147,14 @@ impl TlsConfig {
             curve: None,
             files: PemFiles::default(),
         };
+        let none = Arc::new(ServerTlsConfig { mode: SslMode::Disable, config: None });
         TlsConfig {
             clients: Arc::new(ClientTlsConfig { mode: SslMode::Disable, config: None, end_point: None }),
-            servers: Arc::new(ServerTlsConfig { mode: SslMode::Disable, config: None }),
+            servers: Arc::clone(&none),
+            peers: none,
             warnings: Vec::new(),
             clock: Clock::default(),
-            sources: Sources { client: side.clone(), server: side },
+            sources: Sources { client: side.clone(), server: side.clone(), peer: side },
         }
     }
 
@@ -197,10 +215,10 @@ fn client_config(
 
 fn server_config(
     side: &Side,
+    names: SettingNames,
     clock: &Clock,
     warnings: &mut Vec<String>,
 ) -> Result<ServerTlsConfig, SetupFault> {
-    let names = keys::SERVER;
     if side.mode == SslMode::Disable {
         return Ok(ServerTlsConfig { mode: side.mode, config: None });
     }

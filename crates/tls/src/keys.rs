@@ -37,6 +37,14 @@ pub(crate) const SERVER: SettingNames = SettingNames {
     key: "server_tls_key_file",
 };
 
+/// `fleet_peer_tls_ca_file`, with what the store is shown.
+pub(crate) const PEER: SettingNames = SettingNames {
+    side: "fleet_peer_tls",
+    ca: "fleet_peer_tls_ca_file",
+    cert: "fleet_tls_cert_file",
+    key: "fleet_tls_key_file",
+};
+
 /// The bytes of a file; None where none is named.
 ///
 /// # Errors

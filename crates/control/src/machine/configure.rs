@@ -56,6 +56,7 @@ impl Control {
 
     pub(crate) fn put_in_force(&mut self, config: Config) {
         let config = self.topologies.apply(config);
+        let config = Config { fleet_peers: Arc::clone(&self.fleet_peers), ..config };
         self.config = Arc::new(self.with_role_members(config));
         // A shorter `stats_period` does not wait for the end of a long one.
         self.shorten_sample_period();
@@ -78,7 +79,7 @@ impl Control {
 fn names_files(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     FILE_SETTINGS.contains(&&*key)
-        || ["client_tls", "server_tls", "otlp_"].iter().any(|side| key.starts_with(side))
+        || ["client_tls", "server_tls", "fleet_peer_tls", "otlp_"].iter().any(|side| key.starts_with(side))
 }
 
 #[cfg(test)]

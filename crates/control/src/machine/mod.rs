@@ -9,6 +9,7 @@ mod configure;
 mod console_disconnect;
 mod dispatch;
 mod drain;
+mod fleet_peers;
 mod pool_changes;
 mod quotas;
 mod server_queries;
@@ -23,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use messages::{AdminReply, Command, ReplyPart, Report, ShardId, ShutdownMode, Subject};
-use settings::Config;
+use settings::{Config, FleetPeers};
 use telemetry::{Level, Record};
 
 use self::pool_changes::PoolEditor;
@@ -65,6 +66,8 @@ pub struct Control {
     pub(crate) quota_changes: VecDeque<QuotaChange>,
     /// The members of roles that are groups, as far as PostgreSQL has said who they are.
     pub(crate) role_members: quota::RoleMembers,
+    /// The numbers of the fleet's nodes, as far as they are known.
+    pub(crate) fleet_peers: Arc<FleetPeers>,
     /// Server queries that are EXPLAINs.
     pub(crate) explains: BTreeSet<u64>,
     pub(crate) now_us: u64,
@@ -91,6 +94,7 @@ impl Control {
             pools: PoolEditor::default(),
             quota_changes: VecDeque::new(),
             role_members: quota::RoleMembers::default(),
+            fleet_peers: Arc::default(),
             explains: BTreeSet::new(),
             now_us,
             next_sample_us,
@@ -130,6 +134,7 @@ impl Control {
             Input::RoleMembers(members) => self.role_members_known(members),
             Input::Drain(order) => self.drain(order),
             Input::DrainOrdered { request, result } => self.drain_ordered(request, result),
+            Input::FleetPeers(peers) => self.fleet_peers_known(peers),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
             Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}

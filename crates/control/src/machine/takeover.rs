@@ -19,7 +19,8 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
     }
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
     log_command(control, context, "TAKEOVER", None);
-    let note = control.pause_state.note() + &control.topologies.note() + &control.role_members_note();
+    let note = control.pause_state.note() + &control.topologies.note();
+    let note = note + &control.role_members_note() + &control.fleet_peers_note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");
     Ok(())
@@ -74,7 +75,8 @@ impl Control {
         self.pause_state = PauseState::from_note(note);
         self.topologies = Topologies::from_note(note, &self.config);
         let knows_members = self.import_role_members(note);
-        if knows_members || !self.topologies.is_empty() {
+        let knows_peers = self.import_fleet_peers(note);
+        if knows_members || knows_peers || !self.topologies.is_empty() {
             self.put_in_force(Config::clone(&self.config.clone()));
         }
         // These have no requester.

@@ -64,7 +64,7 @@ pub(super) fn lists(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     let items = |item| match item {
         ListItem::Databases => size(databases::all(context).len()),
         ListItem::Users => size(users::all(context).len()),
-        ListItem::Peers => size(context.config.peers.len()),
+        ListItem::Peers => size(context.config.group_peers().count()),
         ListItem::Pools => size(pools.len()) + u64::from(!pools.contains_key(&console_pool)),
         ListItem::PeerPools => size(context.aggregate.peer_pools.len()),
         ListItem::FreeClients => 0,

@@ -15,15 +15,15 @@ pub(super) const POOLS: &[Column] = &[
 ];
 
 pub(super) fn peers(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
-    let row = |(id, peer): (&u32, &settings::Peer)| {
+    let row = |(id, peer): (u32, &settings::Peer)| {
         vec![
-            (*id).into(),
+            id.into(),
             text_or_null(peer.host.as_deref()),
             Cell::Number(peer.port.into()),
             context.config.peer_pool_size(peer).into(),
         ]
     };
-    context.config.peers.iter().map(row).collect()
+    context.config.group_peers().map(row).collect()
 }
 
 pub(super) fn pools(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {

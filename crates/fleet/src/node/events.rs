@@ -35,6 +35,7 @@ impl Node {
             Event::Swapped { call, revision } => {
                 match self.ledgers.answered(call, |ledger| ledger.swapped(call, revision, now_us)) {
                     Some(at) => self.ledgers.note_orphans(at, &context!(self, now_us)),
+                    None if self.peers.swapped(call, revision) => {}
                     None => {
                         self.drains.swapped(call, revision, &self.config.id);
                         if let Some(audit) = self.reports.swapped(call, revision) {
@@ -79,6 +80,7 @@ impl Node {
     fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
         self.reports.not_swapped(call, now_us);
         self.drains.not_swapped(call, why, now_us);
+        self.peers.not_swapped(call, now_us);
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -95,11 +97,15 @@ impl Node {
         self.ledgers.after_snapshot(&present);
         self.reports.after_snapshot(objects);
         self.drains.after_snapshot(objects);
+        self.peers.after_snapshot(objects);
         self.note_all_orphans(now_us);
     }
 
     fn node_seen(&mut self, id: NodeId, record: NodeRecord, now_us: u64) {
         let session = record.session;
+        if self.live.get(&id).is_none_or(|before| before.address != record.address) {
+            self.peers.touch();
+        }
         let before = self.live.insert(id.clone(), record).map(|record| record.session);
         if before == Some(session) {
             return;
@@ -114,6 +120,7 @@ impl Node {
         if let Some(record) = self.live.remove(id) {
             self.reclaim.node_gone(id, record.session, now_us);
             self.reports.node_gone();
+            self.peers.touch();
             self.touch_entries_of(id, now_us);
         }
     }
@@ -140,7 +147,8 @@ impl Node {
     fn changed(&mut self, object: &Object, now_us: u64) -> Option<Index> {
         let (id, session) = (&self.config.id, self.membership.session());
         let drains = |drains: &mut Drains| drains.heard(object, id, session);
-        if let Some(result) = self.reports.heard(object).or_else(|| drains(&mut self.drains)) {
+        let result = self.reports.heard(object).or_else(|| self.peers.heard(object));
+        if let Some(result) = result.or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
             }

@@ -12,6 +12,7 @@ use crate::drains::Drains;
 use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
+use crate::peers::{PeerNumbers, Peers};
 use crate::reclaim::Reclaim;
 use crate::reports::Reports;
 use crate::store::{Backend, CallId, NodeId, NodeRecord, Request, SessionId};
@@ -44,6 +45,7 @@ pub struct Node {
     reports: Reports,
     reclaim: Reclaim,
     drains: Drains,
+    peers: Peers,
     calls: Calls,
     outbox: VecDeque<Request>,
     clients: u32,
@@ -95,6 +97,7 @@ impl Node {
             reports: Reports::default(),
             reclaim: Reclaim::default(),
             drains: Drains::default(),
+            peers: Peers::default(),
             calls: Calls::default(),
             outbox: VecDeque::new(),
             clients: 0,
@@ -122,7 +125,7 @@ impl Node {
         if self.membership.advance(now_us) == Turn::Over {
             self.session_over();
         }
-        if self.ledgers.take_stale() && self.watch.is_on() {
+        if (self.ledgers.take_stale() | self.peers.take_stale()) && self.watch.is_on() {
             self.watch.again(now_us);
             self.reclaim.stop();
         }
@@ -174,6 +177,7 @@ impl Node {
                 self.reclaim.poll(&mut self.ledgers, &mut self.reports, &context, lease_us, || calls.next());
             let request = request.or_else(|| self.reports.poll(&context, || calls.next()));
             let request = request.or_else(|| self.drains.poll(&context, || calls.next()));
+            let request = request.or_else(|| self.peers.poll(&context, || calls.next()));
             if request.is_some() {
                 return request;
             }
@@ -186,7 +190,7 @@ impl Node {
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
         let mut deadlines =
-            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None];
+            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None, None];
         if self.membership.is_in() {
             deadlines[2] = self.watch.deadline_us();
         }
@@ -194,6 +198,7 @@ impl Node {
             deadlines[3] = self.reclaim.deadline_us(&self.ledgers, &self.reports);
             deadlines[4] = self.reports.deadline_us(&context);
             deadlines[5] = self.drains.deadline_us(&context);
+            deadlines[6] = self.peers.deadline_us(&context);
         }
         deadlines.into_iter().flatten().min()
     }
@@ -260,6 +265,23 @@ impl Node {
         self.membership.sure_until_us()
     }
 
+    /// The numbers of nodes, if they, or nodes that have a record, have changed since they were given out here.
+    pub fn next_peer_numbers(&mut self, now_us: u64) -> Option<PeerNumbers> {
+        let context = context!(self, now_us);
+        self.peers.next_numbers(&context)
+    }
+
+    /// The node's own number, if its present session has one.
+    #[must_use]
+    pub fn peer_number(&self, now_us: u64) -> Option<u32> {
+        self.peers.own(&context!(self, now_us))
+    }
+
+    /// How many names keep their numbers before the number of one that is gone is given to another; 1,000 unless set.
+    pub fn set_most_peer_names(&mut self, most: usize) {
+        self.peers.set_most_names(most);
+    }
+
     /// Asks for the node's own backends; each question is given out once.
     pub fn backends_question(&mut self, now_us: u64) -> Option<BackendsQuestion> {
         let context = context!(self, now_us);
@@ -310,11 +332,13 @@ impl Node {
     }
 
     fn session_begun(&mut self, now_us: u64) {
+        self.peers.touch();
         self.ledgers.set_sure(true, &self.config.id, self.membership.session());
         self.watch.hurry(now_us);
     }
 
     fn session_over(&mut self) {
+        self.peers.touch();
         self.ledgers.set_sure(false, &self.config.id, self.membership.session());
         self.reclaim.stop();
     }

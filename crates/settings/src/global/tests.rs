@@ -77,6 +77,7 @@ fn a_row_writes_its_own_field_and_no_other() {
             "client_addr",
             "demand",
             "comment",
+            "h:1",
         ];
         let changed = words
             .iter()

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use messages::{Report, ShardId, ShardMessage};
-use settings::SslMode;
+use settings::{PeerGroup, SslMode};
 use telemetry::Level;
 use wire::encode;
 
@@ -46,21 +46,28 @@ enum Route {
 
 impl Route {
     fn of(core: &Core, key: &Key) -> Route {
-        let peer_id = core.config.global.peer_id;
-        if peer_id == 0 {
+        let group = core.config.peer_group();
+        let Some(own) = group.own() else { return Route::Here };
+        // In a fleet each node knows where the others are: the one that a request was forwarded to has the client, or none has.
+        let is_there = matches!(group, PeerGroup::Fleet(_)) && !key.is_unforwarded();
+        // Clients keep keys of server processes when the setting is turned off, and those of a process that was not in the fleet yet.
+        let may_name_another = matches!(group, PeerGroup::Fleet(_)) || key.may_be_of_server();
+        if is_there || may_name_another && shard_of_key(core, key).is_some() {
             return Route::Here;
         }
         if key.may_be_of_server() {
-            // Clients keep such keys when the setting is turned off.
-            if shard_of_key(core, key).is_some() {
-                return Route::Here;
-            }
             // None of the processes that are asked asks further ones.
             if key.is_unforwarded() && core.config.may_assign_at_login() {
                 return Route::AllPeers;
             }
         }
-        key.peer().filter(|other| *other != peer_id).map_or(Route::Here, Route::Peer)
+        match key.peer(group) {
+            // 0 is in the keys of a node that had no number.
+            Some(other) if other != own && (other > 0 || matches!(group, PeerGroup::Configured(_))) => {
+                Route::Peer(other)
+            }
+            _ => Route::Here,
+        }
     }
 }
 
@@ -312,16 +319,16 @@ pub(crate) fn close(core: &mut Core, conn: ConnId) {
 
 /// Where the client with this key is.
 fn shard_of_key(core: &Core, key: &Key) -> Option<ShardId> {
-    let prefix = key.prefix(core.config.global.peer_id);
+    let prefix = key.prefix(core.config.peer_group());
     core.pool_registry.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
 }
 
 /// The client with this key.
 fn client_of_key<'a>(core: &'a Core, key: &Key) -> Option<(ConnId, &'a client::Client)> {
-    let peer_id = core.config.global.peer_id;
-    let found = core.pool_registry.find_cancel_key(key.prefix(peer_id));
+    let group = core.config.peer_group();
+    let found = core.pool_registry.find_cancel_key(key.prefix(group));
     let (_, place) = found.filter(|(shard, _)| *shard == core.id.0)?;
-    let client = core.conns.find_client(ConnId(place)).filter(|client| client.cancel_key.is(key, peer_id));
+    let client = core.conns.find_client(ConnId(place)).filter(|client| client.cancel_key.is(key, group));
     Some((ConnId(place), client?))
 }
 
@@ -395,7 +402,9 @@ pub(crate) fn cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[u8]) 
     let host = Arc::clone(host);
     cancel_conn.tls = CancelTls::Begun;
     match bytes {
-        [b'S'] => core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string() }),
+        [b'S'] => {
+            core.tls.requests.push(TlsRequest::Connect { conn, host: host.to_string(), is_node: false })
+        }
         // A cancel key is not sent in clear over a connection that had to use TLS.
         _ => close(core, conn),
     }

@@ -63,6 +63,21 @@ pub(crate) struct PeerCancelConn {
     pub(crate) turn: Option<bool>,
     /// Others carry the same request to other peers.
     pub(crate) is_one_of_many: bool,
+    /// Whether it goes through TLS.
+    pub(crate) tls: PeerTls,
+}
+
+/// A cancel request goes to another node of the fleet through TLS where that offers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerTls {
+    /// In plain text: the peer is not of a fleet, or TLS has failed and need not be.
+    None,
+    /// The node is asked for it once it is connected.
+    Wanted,
+    /// The node has answered.
+    Begun,
+    /// It has failed: the next connection goes without.
+    Failed,
 }
 
 /// One query and all that wait for its result.

@@ -91,15 +91,15 @@ impl Logins {
 
     /// Creates the cancel key of a client before its greeting; since protocol 3.2 it may be long.
     pub(crate) fn give_cancel_key(&mut self, core: &mut Core, conn: ConnId, minor: u16) {
-        let peer_id = core.config.global.peer_id;
+        let group = core.config.peer_group();
         let mut secret = [0; LONG];
-        let secret = &mut secret[..secret_length(peer_id, minor >= Version::V3_2.minor)];
+        let secret = &mut secret[..secret_length(group, minor >= Version::V3_2.minor)];
         core.entropy.fill(secret);
         // A process id that is given for the second time, after all others, may still be in use.
         while !cancel_keys::register(
             core,
             conn,
-            self.keys.make(peer_id, secret, || core.process.next_cancel_number()),
+            self.keys.make(group, secret, || core.process.next_cancel_number()),
         ) {}
     }
 

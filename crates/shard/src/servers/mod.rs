@@ -330,7 +330,7 @@ pub(crate) fn server_answers_tls(core: &mut Core, conn: ConnId, bytes: &[u8]) {
             let Some(server) = core.server(conn) else { return };
             let host = server.host().map(ToString::to_string).unwrap_or_default();
             server.phase = Phase::Handshake;
-            core.tls.requests.push(TlsRequest::Connect { conn, host });
+            core.tls.requests.push(TlsRequest::Connect { conn, host, is_node: false });
         }
         [b'N'] if core.tls.settings.servers.mode < SslMode::Require => begin_server_login(core, conn),
         [b'N'] => server_end::close_server(core, conn, CloseReason::TlsRefused),

@@ -14,6 +14,7 @@ mod deferred_begin;
 mod descriptions;
 mod encodings;
 mod fair_queue;
+mod fleet_cancel;
 mod floods;
 mod hosts;
 mod leftovers;
