@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use changes::Changes;
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use fleetagent::FleetAgent;
-use messages::{Command, Listing, Report, ShardId, Subject};
+use messages::{Command, Drain, Listing, Report, RequestId, ShardId, Subject};
 use panel::Panel;
 use patroni::Patroni;
 use quotaquery::QuotaQuery;
@@ -286,13 +286,7 @@ impl<C: Shards> ControlLoop<C> {
                 self.shards.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
-            Output::OrderDrain { request, node, order } => match &self.fleet {
-                Some(fleet) => fleet.order_drain(request, node, order),
-                None => {
-                    let result = Err("this process is not a node of a fleet (setting fleet)".to_owned());
-                    return Some(Input::DrainOrdered { request, result });
-                }
-            },
+            Output::OrderDrain { request, node, order } => return self.order_drain(request, node, order),
             Output::Draining(is_draining) => {
                 self.panel.iter().for_each(|panel| panel.set_draining(is_draining));
                 self.fleet.iter().for_each(|fleet| fleet.set_draining(is_draining));
@@ -301,6 +295,16 @@ impl<C: Shards> ControlLoop<C> {
             Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
             Output::Exit => {}
         }
+        None
+    }
+
+    /// The answer, if it is known at once.
+    fn order_drain(&self, request: RequestId, node: String, order: Drain) -> Option<Input> {
+        let Some(fleet) = &self.fleet else {
+            let result = Err("this process is not a node of a fleet (setting fleet)".to_owned());
+            return Some(Input::DrainOrdered { request, result });
+        };
+        fleet.order_drain(request, node, order);
         None
     }
 

@@ -60,27 +60,27 @@ impl Client {
         }
     }
 
+    fn take_fatal(&mut self, sqlstate: &str, words: &str, context: &mut ClientContext<'_>) {
+        if words == DRAINED && self.is_in_transaction() {
+            self.object("I15", "was ended in a transaction because the pooler drains".to_owned(), context);
+        }
+        // Its own cancel request hit the BEGIN that Weir had sent before its request.
+        let hit_begin = self.cancels > 0 && words.starts_with("server refused the deferred BEGIN");
+        let is_overload = context.refuses && sqlstate == OVERLOADED;
+        let is_over_quota = sqlstate == OVER_QUOTA && self.may_be_over_quota(context);
+        let is_refused = is_overload || is_over_quota || self.awaits_refusal();
+        if context.fair && !self.disturbed && !hit_begin && !is_refused {
+            self.object("unfair", format!("got FATAL {sqlstate} {words}"), context);
+        }
+        self.leave(context);
+    }
+
     fn take_error(&mut self, body: &[u8], context: &mut ClientContext<'_>) {
         let sqlstate = String::from_utf8_lossy(error_field(body, b'C').unwrap_or(b"")).into_owned();
         let words = error_field(body, b'M').unwrap_or(b"");
         let readable = String::from_utf8_lossy(words).into_owned();
         if error_field(body, b'S') != Some(b"ERROR") {
-            if readable == DRAINED && self.is_in_transaction() {
-                self.object(
-                    "I15",
-                    "was ended in a transaction because the pooler drains".to_owned(),
-                    context,
-                );
-            }
-            // Its own cancel request hit the BEGIN that Weir had sent before its request.
-            let hit_begin = self.cancels > 0 && readable.starts_with("server refused the deferred BEGIN");
-            let is_overload = context.refuses && sqlstate == OVERLOADED;
-            let is_over_quota = sqlstate == OVER_QUOTA && self.may_be_over_quota(context);
-            let is_refused = is_overload || is_over_quota || self.awaits_refusal();
-            if context.fair && !self.disturbed && !hit_begin && !is_refused {
-                self.object("unfair", format!("got FATAL {sqlstate} {readable}"), context);
-            }
-            return self.leave(context);
+            return self.take_fatal(&sqlstate, &readable, context);
         }
         let Some(step) = self.oldest() else {
             return self.object(
