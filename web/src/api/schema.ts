@@ -907,7 +907,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shards answer, and the process is not about to end. */
+        /** Shards answer, and the process neither drains nor is about to end. */
         get: operations["readyz"];
         put?: never;
         post?: never;
