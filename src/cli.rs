@@ -105,9 +105,13 @@ pub(crate) struct ContainerTask {
     #[arg(long, conflicts_with = "print")]
     pub(crate) health: bool,
 
+    /// Ask the process of this container whether it lives, though it may take no new clients: for liveness probes.
+    #[arg(long, conflicts_with_all = ["print", "health"])]
+    pub(crate) alive: bool,
+
     /// End the process of this container without interrupting a transaction, and wait until it has ended: for preStop hooks. Connected clients
     /// have SECONDS to leave; after that only transactions in progress are waited for.
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["print", "health"])]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["print", "health", "alive"])]
     pub(crate) drain: Option<u32>,
 
     /// With --drain: accept clients for SECONDS more before, while load balancers learn of it.
@@ -306,7 +310,12 @@ mod tests {
         let drain = read("container --drain 60 --delay 5").expect("a task");
         let asked = ContainerTask { drain: Some(60), delay: Some(5), ..ContainerTask::default() };
         assert_eq!(drain.task, Some(Task::Container(asked)));
-        for line in ["container --drain 60 --health", "container --drain 60 --print", "container --delay 5"] {
+        for line in [
+            "container --drain 60 --alive",
+            "container --drain 60 --health",
+            "container --drain 60 --print",
+            "container --delay 5",
+        ] {
             assert!(read(line).is_err(), "{line}");
         }
         assert!(is_told("container --drain soon", "soon") && is_told("container --drain -1", "-1"));

@@ -41,17 +41,27 @@ pub(crate) struct Console {
     stream: UnixStream,
     frames: Frames,
     path: String,
+    patience: Duration,
 }
 
 impl Console {
     /// Connects to the process that this configuration is of; its log calls the connection `application_name`.
     pub(crate) fn connect(config: &Config, application_name: &str) -> Result<Console, String> {
+        Console::connect_within(config, application_name, PATIENCE)
+    }
+
+    /// The same, where answers may take no longer than this.
+    pub(crate) fn connect_within(
+        config: &Config,
+        application_name: &str,
+        patience: Duration,
+    ) -> Result<Console, String> {
         let Some(path) = driver::unix_path(&config.global) else {
             return Err("the console is reached by the unix socket, and unix_socket_dir is empty".to_owned());
         };
         let stream = connect(&path).map_err(|why| why.to_string());
         stream
-            .and_then(|stream| Console::log_in(stream, &path, application_name))
+            .and_then(|stream| Console::log_in(stream, &path, application_name, patience))
             .map_err(|why| format!("cannot use the console of the running process ({path}): {why}"))
     }
 
@@ -108,8 +118,14 @@ impl Console {
         Ok(Awaited::Ended)
     }
 
-    fn log_in(stream: UnixStream, path: &str, application_name: &str) -> Result<Console, String> {
-        let mut console = Console { stream, frames: Frames::new(FRAME_BYTES), path: path.to_owned() };
+    fn log_in(
+        stream: UnixStream,
+        path: &str,
+        application_name: &str,
+        patience: Duration,
+    ) -> Result<Console, String> {
+        let frames = Frames::new(FRAME_BYTES);
+        let mut console = Console { stream, frames, path: path.to_owned(), patience };
         let mut startup = Vec::new();
         let parameters: [(&[u8], &[u8]); 3] =
             [(b"user", CONSOLE), (b"database", CONSOLE), (b"application_name", application_name.as_bytes())];
@@ -119,7 +135,7 @@ impl Console {
     }
 
     fn ask(&mut self, bytes: &[u8]) -> Result<Rows, String> {
-        self.stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
+        self.stream.set_read_timeout(Some(self.patience)).map_err(|why| why.to_string())?;
         self.stream.write_all(bytes).map_err(|why| why.to_string())?;
         self.until_ready()
     }
@@ -198,7 +214,7 @@ mod tests {
     fn told(answer: &[u8]) -> Result<Rows, String> {
         let (own, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
-        let mut console = Console::log_in(own, "/none", "a test")?;
+        let mut console = Console::log_in(own, "/none", "a test", PATIENCE)?;
         other.write_all(answer).unwrap();
         other.shutdown(std::net::Shutdown::Write).unwrap();
         console.rows("SHOW QUOTAS")
@@ -218,7 +234,7 @@ mod tests {
     fn an_answer_has_its_own_time() {
         let (own, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
-        let mut console = Console::log_in(own, "/none", "a test").unwrap();
+        let mut console = Console::log_in(own, "/none", "a test", PATIENCE).unwrap();
         let soon = Instant::now() + Duration::from_millis(1);
         assert_eq!(console.until_end(Some(soon)), Ok(Awaited::Runs));
         let answer = std::thread::spawn(move || {
@@ -236,7 +252,7 @@ mod tests {
     fn a_console_that_wants_a_password_is_said() {
         let (own, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
-        let refused = Console::log_in(own, "/none", "a test").err();
+        let refused = Console::log_in(own, "/none", "a test", PATIENCE).err();
         assert_eq!(refused.as_deref(), Some("the console asks for a password"));
     }
 }

@@ -35,7 +35,9 @@ struct Start {
 /// Runs what was asked for; `serve` is the pooler.
 pub(crate) fn run(task: ContainerTask, serve: impl FnOnce(&Options) -> Status) -> Status {
     let done = if task.health {
-        health().map(|()| Status::Done)
+        health("/readyz").map(|()| Status::Done)
+    } else if task.alive {
+        alive().map(|()| Status::Done)
     } else if let Some(seconds) = task.drain {
         drain(task.delay.unwrap_or_default(), seconds).map(|()| Status::Done)
     } else if task.print {
@@ -109,8 +111,17 @@ fn drain(delay: u32, seconds: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the process answers: `/readyz` of the panel's port, or, where there is none without TLS, a connection to where clients come.
-fn health() -> Result<(), String> {
+/// Whether the process answers on its console, as it does while it drains and shuts down; or, where no unix socket leads to that, as [`health`] asks.
+fn alive() -> Result<(), String> {
+    let config = config()?;
+    if driver::unix_path(&config.global).is_none() {
+        return health("/healthz");
+    }
+    Console::connect_within(&config, "weir container --alive", PATIENCE)?.rows("SHOW VERSION").map(|_| ())
+}
+
+/// Whether the process answers: this path of the panel's port, or, where there is none without TLS, a connection to where clients come.
+fn health(path: &str) -> Result<(), String> {
     let global = config()?.global;
     let is_http = global.http_port != 0 && global.http_tls_cert_file.is_none();
     let address = match is_http {
@@ -127,7 +138,8 @@ fn health() -> Result<(), String> {
     }
     let mut answer = String::new();
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").map_err(failed)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
     stream.take(1024).read_to_string(&mut answer).map_err(failed)?;
     let status = answer.split_whitespace().nth(1).unwrap_or("no answer");
     if status == "200" { Ok(()) } else { Err(format!("not ready: {status}")) }

@@ -177,18 +177,32 @@ def test_health_is_that_of_the_process(contained, pg):
         one.wait_log("shutting down")
         ending = one.exec("--health")
         assert ending.returncode == 1 and "not ready: 503" in ending.stderr
+        assert one.exec("--alive").returncode == 0
     assert one.wait_end() == 0
 
 
-def test_a_process_that_hangs_is_not_healthy(contained, pg):
+def test_a_process_that_drains_lives_and_is_not_ready(contained, pg):
+    """A liveness probe that asked whether it is ready would have its clients cut."""
+    one = contained(open_to_all(pg, ADMIN_USERS="bob")).start()
+    with one.connect() as client, one.connect("pgbouncer", "bob") as console:
+        console.execute("DRAIN")
+        assert one.exec("--health").returncode == 1
+        assert one.exec("--alive").returncode == 0
+        assert client.execute("select 1").fetchone() == (1,)
+        console.execute("UNDRAIN")
+        assert one.exec("--health").returncode == 0
+
+
+@pytest.mark.parametrize("question, words", [("--health", "127.0.0.1:"), ("--alive", "cannot use the console")])
+def test_a_process_that_hangs_is_not_healthy(contained, pg, question, words):
     one = contained(open_to_all(pg)).start()
     one.process.send_signal(signal.SIGSTOP)
     try:
-        done = one.exec("--health", timeout=20)
+        done = one.exec(question, timeout=20)
     finally:
         one.process.send_signal(signal.SIGCONT)
-    assert done.returncode == 1 and f"127.0.0.1:{one.http_port}: " in done.stderr
-    assert one.exec("--health").returncode == 0
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    assert one.exec(question).returncode == 0
 
 
 # --- drain --------------------------------------------------------------------------------------------------------
