@@ -180,7 +180,8 @@ def test_a_node_that_is_cut_off_goes_on_with_its_floor(fleet, store):
     host.eventually(lambda: budget(other)["leased"] == 6, timeout=40)
     for client in clients:
         client.goes_on()
-    assert "no lease, only fleet_min_servers" in alone.console("SHOW FLEET")[0]["detail"]
+    row = host.eventually(lambda: next((row for row in alone.console("SHOW FLEET") if row["is_own"] and row["servers"] == 1), None))
+    assert "no lease, only fleet_min_servers" in row["detail"] and (row["leased"], row["clients"]) == (0, 8)
     proxy.heal()
     fleet.joined("a", "b")
     host.eventually(lambda: budget(alone)["leased"] == 3, timeout=40)

@@ -95,6 +95,10 @@ pub struct FleetStatus {
     pub id: NodeId,
     pub session: SessionId,
     pub state: NodeState,
+    /// Client connections that this node has.
+    pub clients: u32,
+    /// Server connections that this node has.
+    pub servers: u32,
     /// Until when the lease is certain, in microseconds of the node's clock; 0 if there is none.
     pub sure_until_us: u64,
     /// Something under the prefix that this version cannot read: the last such thing.

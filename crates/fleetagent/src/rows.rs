@@ -16,13 +16,13 @@ impl Rows {
     pub(crate) fn of(status: &FleetStatus) -> Rows {
         let mut nodes: Vec<FleetNodeRow> = status.nodes.iter().map(|node| peer(node, status)).collect();
         if !nodes.iter().any(|row| row.is_own) {
-            nodes.push(FleetNodeRow {
+            let row = FleetNodeRow {
                 node: status.id.clone(),
                 is_own: true,
-                state: own_state(&status.state).unwrap_or("joining"),
-                detail: own_detail(status),
+                state: "joining",
                 ..FleetNodeRow::default()
-            });
+            };
+            nodes.push(own_row(row, status));
         }
         Rows { nodes, budgets: status.budgets.iter().map(limit).collect() }
     }
@@ -37,7 +37,7 @@ fn peer(node: &NodeStatus, status: &FleetStatus) -> FleetNodeRow {
         wanted: node.slots_wanted,
         ..FleetNodeRow::default()
     };
-    let mut row = match &node.state {
+    let row = match &node.state {
         PeerState::Up(record) => with_record(row, "up", record),
         PeerState::Draining(record) => with_record(row, "draining", record),
         PeerState::Gone => FleetNodeRow {
@@ -46,11 +46,19 @@ fn peer(node: &NodeStatus, status: &FleetStatus) -> FleetNodeRow {
             ..row
         },
     };
-    if is_own {
-        row.state = own_state(&status.state).unwrap_or(row.state);
-        row.detail = own_detail(status);
+    if is_own { own_row(row, status) } else { row }
+}
+
+/// What the store has of this node may be old: it says itself what it has.
+fn own_row(row: FleetNodeRow, status: &FleetStatus) -> FleetNodeRow {
+    FleetNodeRow {
+        state: own_state(&status.state).unwrap_or(row.state),
+        clients: Some(status.clients),
+        servers: Some(status.servers),
+        leased: status.budgets.iter().map(|budget| u64::from(budget.leased_here)).sum(),
+        detail: own_detail(status),
+        ..row
     }
-    row
 }
 
 fn with_record(row: FleetNodeRow, state: &'static str, record: &NodeRecord) -> FleetNodeRow {

@@ -17,6 +17,8 @@ impl Node {
             id: self.config.id.clone(),
             session: self.membership.session(),
             state: self.state(now_us),
+            clients: self.clients,
+            servers: self.servers,
             sure_until_us: if is_sure { sure_until_us } else { 0 },
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
