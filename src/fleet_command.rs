@@ -102,16 +102,25 @@ fn drain(at: &ConfigOption, node: &str, end_clients: bool, wait: Option<u64>) ->
     let mut console = connect(at)?;
     let suffix = if end_clients { " END_CLIENTS" } else { "" };
     console.rows(&format!("DRAIN {}{suffix}", quoted(node)))?;
-    until(&mut console, node, ORDERED, |row| cell(row, FleetColumn::State) == "draining")?;
+    until(&mut console, node, ORDERED, is_draining)?;
     let Some(seconds) = wait else { return Ok(Status::Done) };
-    until(&mut console, node, Duration::from_secs(seconds), |row| cell(row, FleetColumn::Clients) == "0")
-        .map(|()| Status::Done)
+    let has_no_clients = |_: &mut Console, row: &[_]| Ok(cell(row, FleetColumn::Clients) == "0");
+    until(&mut console, node, Duration::from_secs(seconds), has_no_clients).map(|()| Status::Done)
 }
 
 fn resume(at: &ConfigOption, node: &str) -> Result<Status, String> {
     let mut console = connect(at)?;
     console.rows(&format!("UNDRAIN {}", quoted(node)))?;
-    until(&mut console, node, ORDERED, |row| cell(row, FleetColumn::State) == "up").map(|()| Status::Done)
+    until(&mut console, node, ORDERED, |console, row| Ok(!is_draining(console, row)?)).map(|()| Status::Done)
+}
+
+/// The asked process says itself whether it drains: its state in the fleet may be another one, without a lease.
+fn is_draining(console: &mut Console, row: &[Option<String>]) -> Result<bool, String> {
+    if cell(row, FleetColumn::IsOwn) != "1" {
+        return Ok(cell(row, FleetColumn::State) == "draining");
+    }
+    let state = console.rows("SHOW STATE")?;
+    Ok(state.iter().any(|row| text(row, 0) == "draining" && text(row, 1) == "yes"))
 }
 
 /// Waits until the node's row is so.
@@ -119,13 +128,15 @@ fn until(
     console: &mut Console,
     node: &str,
     most: Duration,
-    is_so: impl Fn(&[Option<String>]) -> bool,
+    is_so: impl Fn(&mut Console, &[Option<String>]) -> Result<bool, String>,
 ) -> Result<(), String> {
     let begun = Instant::now();
     loop {
         let rows = nodes(console)?;
         let row = rows.iter().find(|row| cell(row, FleetColumn::Node) == node);
-        if row.is_some_and(|row| is_so(row)) {
+        if let Some(row) = row
+            && is_so(console, row)?
+        {
             return Ok(());
         }
         if begun.elapsed() >= most {

@@ -194,5 +194,7 @@ def test_without_the_store_orders_for_others_fail_and_the_own_one_does_not(fleet
     host.eventually(lambda: states(a)["a"] == "alone", timeout=40)
     with pytest.raises(psycopg.Error, match="no lease in the store"):
         a.console("DRAIN b")
-    a.console("DRAIN")
+    weir_fleet(a, "drain", "a", "--wait", "20")
     is_refused(a)
+    weir_fleet(a, "resume", "a")
+    assert a.value("select 1") == 1
