@@ -193,15 +193,16 @@ def test_a_process_that_drains_lives_and_is_not_ready(contained, pg):
         assert one.exec("--health").returncode == 0
 
 
-@pytest.mark.parametrize("question, words", [("--health", "127.0.0.1:"), ("--alive", "cannot use the console")])
-def test_a_process_that_hangs_is_not_healthy(contained, pg, question, words):
+@pytest.mark.parametrize("question", ["--health", "--alive"])
+def test_a_process_that_hangs_is_not_healthy(contained, pg, question):
     one = contained(open_to_all(pg)).start()
     one.process.send_signal(signal.SIGSTOP)
     try:
         done = one.exec(question, timeout=20)
     finally:
         one.process.send_signal(signal.SIGCONT)
-    assert done.returncode == 1 and words in done.stderr, done.stderr
+    asked = f"127.0.0.1:{one.http_port}: " if question == "--health" else "cannot use the console of the running process"
+    assert done.returncode == 1 and asked in done.stderr, done.stderr
     assert one.exec(question).returncode == 0
 
 
