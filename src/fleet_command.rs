@@ -23,7 +23,7 @@ const APPLICATION_NAME: &str = "weir fleet";
 const LOOK: Duration = Duration::from_millis(200);
 
 /// For a node to say in the store that it drains: an order that is not carried out by then is not going to be.
-const ORDERED: Duration = Duration::from_secs(10);
+const ORDERED: Duration = Duration::from_secs(30);
 
 /// `weir fleet`.
 #[derive(Args, Clone, Debug, PartialEq)]
