@@ -20,7 +20,7 @@ const OVERLOADED: &str = "53300";
 /// The SQLSTATE of a connection or a request that a quota refuses.
 const OVER_QUOTA: &str = "53400";
 
-/// What a client is told whom DRAIN ends.
+/// The error of a client that DRAIN ends.
 const DRAINED: &str = "terminating connection because the pooler is draining";
 
 impl Client {
