@@ -204,8 +204,8 @@ impl Client {
 
     fn compare(&mut self, wild: &mut Wild, kind: u8, body: &[u8], context: &mut ClientContext<'_>) {
         let Some(shadow) = &mut wild.shadow else { return };
-        if kind == b'N' && context.quota.is_some() && error_field(body, b'C') == Some(b"01000") {
-            return; // It is above the soft limit.
+        if kind == b'N' && context.quota.is_some() && is_quota_warning(body) {
+            return;
         }
         if kind == b'N' && is_chatter(body) {
             let tag = error_field(body, b'M').and_then(Tag::in_brackets);
@@ -292,6 +292,12 @@ impl Client {
 /// A query string resets settings.
 fn resets(words: &str) -> bool {
     words.contains("RESET") || words.contains("TO DEFAULT")
+}
+
+/// Weir's own warning of a soft limit; PostgreSQL has others with this code.
+fn is_quota_warning(body: &[u8]) -> bool {
+    let words = String::from_utf8_lossy(error_field(body, b'M').unwrap_or(b"")).into_owned();
+    error_field(body, b'C') == Some(b"01000") && words.contains(" used, soft limit ")
 }
 
 fn is_chatter(body: &[u8]) -> bool {
