@@ -294,10 +294,10 @@ fn resets(words: &str) -> bool {
     words.contains("RESET") || words.contains("TO DEFAULT")
 }
 
-/// Weir's own warning of a soft limit; PostgreSQL has others with this code.
+/// Weir's own warning of a quota; PostgreSQL has others with this code.
 fn is_quota_warning(body: &[u8]) -> bool {
     let words = String::from_utf8_lossy(error_field(body, b'M').unwrap_or(b"")).into_owned();
-    error_field(body, b'C') == Some(b"01000") && words.contains(" used, soft limit ")
+    error_field(body, b'C') == Some(b"01000") && words.starts_with("quota of ")
 }
 
 fn is_chatter(body: &[u8]) -> bool {
