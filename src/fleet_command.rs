@@ -22,6 +22,9 @@ const APPLICATION_NAME: &str = "weir fleet";
 /// Between two looks at a node.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// How old a node's figures may be in SHOW FLEET when it has begun to drain.
+const FIGURES: Duration = Duration::from_secs(1);
+
 /// For a node to say in the store that it drains: an order that is not carried out by then is not going to be.
 const ORDERED: Duration = Duration::from_secs(30);
 
@@ -81,6 +84,11 @@ fn connect(at: &ConfigOption) -> Result<Console, String> {
     Console::connect(&at.load()?, APPLICATION_NAME)
 }
 
+/// The console takes some names for words of its own.
+fn connect_about(at: &ConfigOption, node: &str) -> Result<Console, String> {
+    if settings::is_node_id(node) { connect(at) } else { Err(format!("{node} cannot be the name of a node")) }
+}
+
 fn nodes(console: &mut Console) -> Result<Rows, String> {
     let rows = console.rows("SHOW FLEET")?;
     if rows.iter().any(|row| row.len() != FleetColumn::COLUMNS.len()) {
@@ -99,17 +107,19 @@ fn show(at: &ConfigOption, is_json: bool, paint: Paint) -> Result<Status, String
 }
 
 fn drain(at: &ConfigOption, node: &str, end_clients: bool, wait: Option<u64>) -> Result<Status, String> {
-    let mut console = connect(at)?;
+    let mut console = connect_about(at, node)?;
     let suffix = if end_clients { " END_CLIENTS" } else { "" };
     console.rows(&format!("DRAIN {}{suffix}", quoted(node)))?;
     until(&mut console, node, ORDERED, is_draining)?;
     let Some(seconds) = wait else { return Ok(Status::Done) };
+    // Its figures are up to a second old, and no new clients come any more.
+    sleep(FIGURES);
     let has_no_clients = |_: &mut Console, row: &[_]| Ok(cell(row, FleetColumn::Clients) == "0");
     until(&mut console, node, Duration::from_secs(seconds), has_no_clients).map(|()| Status::Done)
 }
 
 fn resume(at: &ConfigOption, node: &str) -> Result<Status, String> {
-    let mut console = connect(at)?;
+    let mut console = connect_about(at, node)?;
     console.rows(&format!("UNDRAIN {}", quoted(node)))?;
     until(&mut console, node, ORDERED, |console, row| Ok(!is_draining(console, row)?)).map(|()| Status::Done)
 }
@@ -139,7 +149,8 @@ fn until(
         {
             return Ok(());
         }
-        if begun.elapsed() >= most {
+        let is_gone = row.is_none_or(|row| cell(row, FleetColumn::State) == "gone");
+        if is_gone || begun.elapsed() >= most {
             let seconds = most.as_secs();
             return Err(match row {
                 None => format!("{node} has left the fleet"),

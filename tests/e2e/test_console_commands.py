@@ -409,3 +409,23 @@ def test_a_suspended_pooler_goes_on_when_the_last_admin_has_left(weir):
     stays.close()
     assert client.execute("select 2").fetchone() == (2,)
     pooler.wait_log("admin disappeared when suspended, doing RESUME")
+
+
+@pytest.mark.weir_only
+@pytest.mark.parametrize("command", ["PAUSE", "WAIT_CLOSE app"])
+def test_the_answer_of_a_client_that_has_left_goes_nowhere(weir, command):
+    pooler = weir(threads=1)
+    client = pooler.connect()
+    client.execute("begin")
+    pooler.console("RECONNECT app")
+    with wire.Raw(pooler.port).login("admin", "pgbouncer") as console:
+        console.send(wire.query(command))
+        assert console.is_silent(0.3), "it waits for the transaction"
+    consoles = lambda: [row for row in pooler.console("SHOW CLIENTS") if row["database"] == "pgbouncer"]
+    host.eventually(lambda: len(consoles()) == 1)
+    client.execute("commit")
+    if command == "PAUSE":
+        host.eventually(lambda: pooler.pool()["sv_active"] + pooler.pool()["sv_idle"] == 0)
+        pooler.console("RESUME")
+    assert pooler.value("select 1") == 1
+    assert "internal error" not in pooler.log_text()

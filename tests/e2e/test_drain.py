@@ -119,6 +119,24 @@ def test_a_deferred_begin_is_a_transaction(weir, raw):
     is_ended(client)
 
 
+def test_half_a_frame_is_no_reason_to_stay(weir, raw):
+    pooler = weir()
+    client = raw(pooler)
+    client.send(b"Q\0\0")
+    pooler.console("DRAIN END_CLIENTS")
+    is_ended(client)
+
+
+def test_a_client_whose_pin_was_refused_is_ended(weir, raw):
+    pooler = weir(session_state="virtual", max_pinned=1, max_pinned_action="error")
+    pinned, refused = raw(pooler), raw(pooler)
+    pinned.simple("create temp table kept (n int)")
+    refused.simple("do $$ begin create temp table kept2 (n int); end $$")
+    pooler.console("DRAIN END_CLIENTS")
+    is_ended(pinned)
+    assert [code for code, _ in wire.errors(refused.read_to_end())] == ["53400"]
+
+
 def test_the_process_that_takes_over_drains_too(weir, old_ones):  # noqa: F811
     pooler = weir()
     client = pooler.connect()
@@ -174,6 +192,28 @@ def test_a_node_is_drained_and_resumed_from_another_one(fleet, raw):
     done = weir_fleet(a, "drain", "c", check=False)
     assert done.returncode == 1 and "no node of this name is up" in done.stderr
     assert not any("/drain/" in key for key in fleet.store.under("/")), "orders are removed when they are carried out"
+
+
+def test_waiting_for_the_last_client_is_for_its_transaction_too(fleet, raw):
+    """What SHOW FLEET has of clients may be older than the last login."""
+    a = fleet.start("a")
+    fleet.joined("a")
+    client = raw(a)
+    client.simple("begin")
+    done = weir_fleet(a, "drain", "a", "--end-clients", "--wait", "2", check=False)
+    assert done.returncode == 1 and "a is draining and has 1 clients" in done.stderr
+    client.simple("commit")
+    is_ended(client)
+    weir_fleet(a, "drain", "a", "--end-clients", "--wait", "30")
+
+
+def test_a_word_of_the_console_is_no_node(fleet):
+    a = fleet.start("a")
+    fleet.joined("a")
+    for name in ("end_clients", 'a"', ""):
+        done = weir_fleet(a, "drain", name, check=False)
+        assert done.returncode == 1 and "cannot be the name of a node" in done.stderr
+    assert state(a)["draining"] == "no"
 
 
 def test_a_node_that_starts_anew_does_not_drain(fleet):

@@ -73,8 +73,12 @@ impl Drains {
         if name != "drain" {
             return None;
         }
-        if self.known.len() >= MOST && !self.known.contains_key(node.as_str()) {
-            return Some(Err(format!("orders for more than {MOST} nodes")));
+        let is_own = **node == **id;
+        if self.known.len() >= MOST && !is_own && !self.known.contains_key(node.as_str()) {
+            self.known.retain(|_, (_, expected)| *expected != Revision::ABSENT);
+            if self.known.len() >= MOST {
+                return Some(Err(format!("orders for more than {MOST} nodes")));
+            }
         }
         let (seen, expected) = self.known.entry(node.as_str().into()).or_default();
         if object.revision <= *seen {
@@ -85,7 +89,7 @@ impl Drains {
         // What cannot be read is left alone.
         Some(read_drain(contents).map(|(ordered, order)| {
             *expected = object.revision;
-            if **node == **id && ordered == session {
+            if is_own && ordered == session {
                 self.ordered = Some(order);
             }
         }))

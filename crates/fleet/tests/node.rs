@@ -607,3 +607,24 @@ fn an_order_is_given_out_once_and_one_for_an_earlier_session_never() {
     assert_eq!(bench.node.take_drain_order(), None, "it is for another node");
     assert!(bench.objects.contains_key(&drain_object("a")));
 }
+
+#[test]
+fn a_node_hears_its_own_orders_however_many_others_there_are() {
+    let mut bench = Bench::with_budget(10, 2);
+    for number in 0..1_100 {
+        let name = drain_object(&format!("n{number}"));
+        bench.put(name.clone(), "weir-fleet 1\ndrain 0000000000000001 resume by a\n");
+        if number < 600 {
+            bench.write(name, None);
+        }
+    }
+    assert!(bench.node.status(bench.now_us).foreign.is_none(), "those that are removed do not count");
+    for number in 1_100..1_700 {
+        let text = "weir-fleet 1\ndrain 0000000000000001 resume by a\n";
+        bench.put(drain_object(&format!("n{number}")), text);
+    }
+    assert!(bench.node.status(bench.now_us).foreign.is_some());
+    bench.put(drain_object("b"), "weir-fleet 1\ndrain 0000000000000007 new-clients by a\n");
+    assert_eq!(bench.node.take_drain_order(), Some(DrainOrder::NewClients));
+    assert!(!bench.objects.contains_key(&drain_object("b")));
+}

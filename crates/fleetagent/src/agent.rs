@@ -149,7 +149,11 @@ impl Agent {
                 }
             }
             Order::Drain { request, node, order } => self.order_drain(request, &node, order, now_us),
-            Order::Draining(is_draining) => self.node.set_draining(is_draining, now_us),
+            Order::Draining(is_draining) => {
+                // From here on its clients become fewer: what others see of them must not be older.
+                self.look(now_us);
+                self.node.set_draining(is_draining, now_us);
+            }
             Order::HandOver(answer) => {
                 self.is_handed_over = true;
                 let _ = answer.send(self.node.hand_over());
@@ -185,7 +189,10 @@ impl Agent {
             let result = result.map_err(|why| match why {
                 DrainError::NoStore => "this node has no lease in the store (SHOW FLEET)".to_owned(),
                 DrainError::NoSuchNode => "no node of this name is up (SHOW FLEET)".to_owned(),
-                DrainError::Contended => "the order could not be written: others write it, too".to_owned(),
+                DrainError::Contended => {
+                    "the order could not be written: others write it, too, or something else is in its place"
+                        .to_owned()
+                }
                 DrainError::Unanswered(why) => {
                     format!("the store has not answered, the order may have been given: {why}")
                 }

@@ -95,11 +95,15 @@ impl Codec for LeaseTime {
     }
 }
 
+/// No node's id: DRAIN on the console has it behind a node, or instead of one.
+pub const END_CLIENTS: &str = "END_CLIENTS";
+
 /// Whether it can be the id of a node of a fleet.
 #[must_use]
 pub fn is_node_id(text: &str) -> bool {
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
-    (1..=MAX_NODE_BYTES).contains(&text.len()) && text.chars().all(is_allowed)
+    let is_word = text.eq_ignore_ascii_case(END_CLIENTS);
+    (1..=MAX_NODE_BYTES).contains(&text.len()) && text.chars().all(is_allowed) && !is_word
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use wire::sqlstate;
 use crate::client::Phase;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::client_end;
+use crate::link::{client_end, pins};
 use crate::{ConnId, client};
 
 /// Follows the order from now on.
@@ -39,19 +39,21 @@ pub(crate) fn end_all_at_rest(core: &mut Core) {
 
 /// Ends this client if it is at rest and that is the order.
 pub(crate) fn end_at_rest(core: &mut Core, conn: ConnId) {
-    if core.administration.ends_clients() && is_at_rest(core, conn) {
+    if !core.administration.ends_clients() {
+        return;
+    }
+    pins::end_refused(core, conn);
+    if is_at_rest(core, conn) {
         let text = "terminating connection because the pooler is draining";
         client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, text);
     }
 }
 
+/// A part of a request does not count: nothing of it has been executed, and its end may never come.
 fn is_at_rest(core: &Core, conn: ConnId) -> bool {
     let Some(client) = core.conns.find_client(conn) else { return false };
-    if !client.request.held.is_empty() || client.deferred_begin.is_some() {
-        return false;
-    }
     match client.phase {
-        Phase::Idle => true,
+        Phase::Idle => client.deferred_begin.is_none(),
         Phase::Linked(server) => is_session_at_rest(core, client, server),
         _ => false,
     }

@@ -2,15 +2,13 @@
 //! The shards refuse and end clients; the fleet's thread carries orders to other nodes.
 
 use messages::{Command, Drain};
+use settings::END_CLIENTS;
 
 use crate::interface::Output;
 use crate::machine::commands::log_command;
 use crate::machine::dispatch::CommandContext;
 use crate::request::{Purpose, Request};
 use crate::{CommandError, Control};
-
-/// Behind the node: connected clients are ended, too.
-const END_CLIENTS: &str = "END_CLIENTS";
 
 /// For the store to write an order.
 const TIMEOUT_US: u64 = 10_000_000;

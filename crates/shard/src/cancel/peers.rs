@@ -265,10 +265,15 @@ pub(crate) fn peer_cancel_conn_received(core: &mut Core, conn: ConnId, bytes: &[
     match (bytes, host) {
         ([b'S'], Some(host)) => core.tls.requests.push(TlsRequest::Connect { conn, host, is_node: true }),
         ([b'N'], _) if may_be_plain => send_peer_cancel(core, conn),
-        _ => {
+        ([b'N'], _) => {
             let text = format!(
                 "cancel request: peer {peer_id} does not support SSL, which fleet_peer_tls_ca_file requires"
             );
+            core.log(Level::Warning, text);
+            cancel::close(core, conn);
+        }
+        _ => {
+            let text = format!("cancel request: peer {peer_id} answers SSLRequest with neither S nor N");
             core.log(Level::Warning, text);
             cancel::close(core, conn);
         }

@@ -228,7 +228,8 @@ impl Console {
     pub(crate) fn console_reply(&mut self, core: &mut Core, reply: AdminReply) {
         let conn = ConnId(reply.client);
         let now_us = core.now.mono_us;
-        let Some(client) = core.client(conn).filter(|client| client.id == reply.client_id) else {
+        // The client may have left since, and another one may have its place.
+        let Some(client) = core.conns.find_client(conn).filter(|client| client.id == reply.client_id) else {
             return;
         };
         let took_us = now_us.saturating_sub(client.request_us);

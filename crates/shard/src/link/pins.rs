@@ -180,7 +180,7 @@ pub(crate) fn refused_client_received(core: &mut Core, conn: ConnId, bytes: &[u8
 
 /// The client gets the error, and is closed.
 pub(crate) fn end_refused(core: &mut Core, conn: ConnId) {
-    let Some(client) = core.client(conn) else { return };
+    let Some(client) = core.conns.find_client(conn) else { return };
     if let Phase::PinRefused(text) = &client.phase {
         let text = text.clone();
         client_end::fail_client(core, conn, sqlstate::CONFIGURATION_LIMIT, &text);
