@@ -33,8 +33,10 @@ pub struct ReplyOutcome {
     pub idle: u32,
     /// A query of Weir's own ended; Some(false) if it failed.
     pub internal_done: Option<bool>,
-    /// The server ends the connection (57P01 and the like): a FATAL went to the client.
+    /// The server ends the connection (57P01 and the like).
     pub fatal: bool,
+    /// That error goes to the client, for which it is the end of its connection.
+    pub ends_client: bool,
     /// Tracked parameters changed.
     pub parameters_changed: bool,
     /// Requests that were replayed, their statement prepared anew, because DDL had made its plan stale.

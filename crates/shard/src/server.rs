@@ -141,6 +141,8 @@ pub(crate) struct Server {
     pub(crate) names_as_they_are: bool,
     /// Close it as soon as it is free.
     pub(crate) close_when_free: CloseWhenFree,
+    /// Its client has got a FATAL of its, which is the end of the client's connection, too.
+    pub(crate) has_ended_client: bool,
     pub(crate) since_us: u64,
     pub(crate) since_wall_us: u64,
     /// When it was last assigned or freed.

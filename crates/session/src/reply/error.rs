@@ -43,6 +43,7 @@ impl Step<'_, '_> {
                 let severity = wire::error::parse(body).severity().unwrap_or(b"");
                 let fatal = severity == b"FATAL" || severity == b"PANIC";
                 self.outcome.fatal |= fatal;
+                self.outcome.ends_client |= fatal;
                 self.note_changed(body);
                 if !fatal
                     && let Some(at) = self.server.boundary()

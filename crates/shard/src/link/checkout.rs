@@ -221,8 +221,7 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     if server.protocol.has_called_sequences() {
         return sequences::note_call(core, client_conn, server_conn);
     }
-    if server.close_when_free.reason() == Some(CloseReason::SentFatal) {
-        // Its client has got that error, which is the end of its connection, too.
+    if server.has_ended_client {
         return client_end::disconnect_client(core, client_conn, &CloseReason::SentFatal.to_string());
     }
     fair::end(server, &mut core.local_pools, now_us);

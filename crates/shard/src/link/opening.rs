@@ -164,6 +164,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         turn: None,
         names_as_they_are: false,
         close_when_free: CloseWhenFree::default(),
+        has_ended_client: false,
         since_us: now.mono_us,
         since_wall_us: now.wall_us,
         request_us: now.mono_us,

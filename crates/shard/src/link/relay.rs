@@ -407,6 +407,7 @@ fn step_to_client(
     }
     if outcome.fatal {
         server.close_when_free.set(CloseReason::SentFatal);
+        server.has_ended_client |= outcome.ends_client;
     }
     let took_us = now_us.saturating_sub(server.query_us);
     let is_split = client.routed.is_split();

@@ -400,6 +400,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         used_by: if fields.number(field::LENT) == Some(0) { UsedBy::Nothing } else { UsedBy::Client },
         turn: None,
         names_as_they_are: false,
+        has_ended_client: false,
         close_when_free: match must_close {
             _ if is_left_behind => CloseReason::LeftBehind.into(),
             true => CloseReason::ConfigurationChanged.into(),
