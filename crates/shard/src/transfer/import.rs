@@ -374,8 +374,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     if is_left_behind {
         protocol.end_requests(); // No client keeps it for its session.
     }
-    let (now_us, wall_us) = (core.now.mono_us, core.now.wall_us);
-    let time = |number: u16| fields.number(number).unwrap_or(now_us);
+    let time = |number: u16| fields.number(number).unwrap_or(core.now.mono_us);
     let (remote, local) = read_addresses(fields);
     Some(Server {
         id: fields.number(field::ID)?,
@@ -409,7 +408,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
             false => CloseWhenFree::default(),
         },
         since_us: time(field::SINCE),
-        since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(wall_us),
+        since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us),
         request_us: time(field::REQUEST),
         query_us: time(field::QUERY),
         transaction_us: time(field::TRANSACTION),
