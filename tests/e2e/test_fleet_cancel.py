@@ -11,8 +11,10 @@ import pytest
 
 import etcd
 import host
+import test_fleet
 import wire
 from running import SLEEP, how_many_run, wait_until_runs
+from test_fleet import store  # noqa: F401 (a fixture)
 from test_takeover import reboot
 
 pytestmark = [
@@ -26,18 +28,8 @@ CANCELS = int(os.environ.get("WEIR_FLEET_CANCELS", "60"))
 NOTICED = "do $$ begin raise notice 'runs'; perform pg_sleep(60); end $$"
 
 
-@pytest.fixture
-def store(scratch):
-    made = etcd.Etcd(scratch)
-    yield made
-    made.stop()
-
-
-class Fleet:
+class Fleet(test_fleet.Fleet):
     """Nodes that reach each other on loopback."""
-
-    def __init__(self, weir, pg, store):
-        self.weir, self.pg, self.store, self.nodes = weir, pg, store, {}
 
     def start(self, name, **settings):
         settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "default_pool_size": 60, **settings}
@@ -62,7 +54,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(weir, pg, store):
+def fleet(weir, pg, store):  # noqa: F811
     return Fleet(weir, pg, store)
 
 
@@ -192,7 +184,7 @@ def test_keys_go_on_working_in_the_process_that_takes_over(fleet, pg):
     assert "number that no node" not in other.log_text()
 
 
-def test_without_a_store_requests_go_on_being_forwarded(fleet, pg, store):
+def test_without_a_store_requests_go_on_being_forwarded(fleet, pg, store):  # noqa: F811
     first, second = fleet.start_all("a", "b")
     store.stop()
     for node in (first, second):
@@ -203,7 +195,7 @@ def test_without_a_store_requests_go_on_being_forwarded(fleet, pg, store):
     store.start("m0")
 
 
-def test_a_client_that_was_there_before_the_number_is_cancelled_at_its_own_node(fleet, pg, store):
+def test_a_client_that_was_there_before_the_number_is_cancelled_at_its_own_node(fleet, pg, store):  # noqa: F811
     store.stop()
     node = fleet.start("a")
     client = sleeper(pg, node)

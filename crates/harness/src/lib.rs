@@ -9,6 +9,7 @@ pub mod demo;
 pub mod fleet;
 pub mod full;
 pub mod panel;
+pub mod programs;
 pub mod replicas;
 pub mod series;
 mod signals;

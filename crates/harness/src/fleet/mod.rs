@@ -7,7 +7,7 @@ mod nodes;
 mod proxy;
 mod sampler;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +17,7 @@ use lab::interrupt::Interrupt;
 use lab::laboratory::{Lab, ROLE, Setup};
 use lab::screen::Screen;
 
+use crate::programs::Programs;
 use account::{Phase, Sample, Transaction};
 use load::Load;
 use nodes::{Node, POOL, Store};
@@ -47,21 +48,9 @@ pub struct Options {
     /// Seconds of each of the four phases
     #[arg(long, env = "DEMO_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// The pooler; by default `weir` beside this program
-    #[arg(long)]
-    pub pooler_binary: Option<PathBuf>,
-    /// Directory of PostgreSQL's programs, where they are not in the usual places
-    #[arg(long, env = "WEIR_PG_BIN")]
-    pub pg_bin: Option<PathBuf>,
-}
-
-impl Options {
-    /// Weir's program, where the lab's user can run it.
-    fn weir(&self, lab: &Lab) -> Result<PathBuf> {
-        let beside = || std::env::current_exe().unwrap_or_default().with_file_name("weir");
-        let binary = self.pooler_binary.clone().unwrap_or_else(beside);
-        lab.program(&binary, "build it: cargo build --release -p weir")
-    }
+    /// What is run
+    #[command(flatten)]
+    pub programs: Programs,
 }
 
 /// Runs the demo.
@@ -71,11 +60,15 @@ impl Options {
 /// error, or after Ctrl-C; nothing is left running in any case.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let mut screen = Screen::standard();
-    let setup =
-        Setup { purpose: "fleet", pg_bin: options.pg_bin.clone(), max_connections: 100, scale: SCALE };
+    let setup = Setup {
+        purpose: "fleet",
+        pg_bin: options.programs.pg_bin.clone(),
+        max_connections: 100,
+        scale: SCALE,
+    };
     let lab = Lab::set_up(&setup, interrupt, &mut screen)?;
     admit(&lab)?;
-    let program = options.weir(&lab)?;
+    let program = options.programs.weir(&lab)?;
     screen.step("Three members of etcd");
     let store = Store::start(&lab)?;
     screen

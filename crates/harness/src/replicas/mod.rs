@@ -5,7 +5,6 @@
 mod ledger;
 mod stand;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use lab::postgres::Standby;
 use lab::screen::Screen;
 use lab::{figures, pgbench, process};
 
+use crate::programs::Programs;
 use ledger::Ledger;
 use stand::Stand;
 
@@ -48,21 +48,9 @@ pub struct Options {
     /// Seconds of pgbench
     #[arg(long, env = "DEMO_SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
-    /// The pooler; by default `weir` beside this program
-    #[arg(long)]
-    pub pooler_binary: Option<PathBuf>,
-    /// Directory of PostgreSQL's programs, where they are not in the usual places
-    #[arg(long, env = "WEIR_PG_BIN")]
-    pub pg_bin: Option<PathBuf>,
-}
-
-impl Options {
-    /// Weir's program, where the lab's user can run it.
-    fn weir(&self, lab: &Lab) -> Result<PathBuf> {
-        let beside = || std::env::current_exe().unwrap_or_default().with_file_name("weir");
-        let binary = self.pooler_binary.clone().unwrap_or_else(beside);
-        lab.program(&binary, "build it: cargo build --release -p weir")
-    }
+    /// What is run
+    #[command(flatten)]
+    pub programs: Programs,
 }
 
 /// Runs the demo.
@@ -73,7 +61,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let mut screen = Screen::standard();
     let setup = Setup {
         purpose: "replicas",
-        pg_bin: options.pg_bin.clone(),
+        pg_bin: options.programs.pg_bin.clone(),
         max_connections: MAX_CONNECTIONS,
         scale: SCALE,
     };

@@ -39,7 +39,7 @@ impl fmt::Display for HostLine {
 impl Stand {
     /// Starts it; clients can log in.
     pub(super) fn start(lab: &Lab, standbys: &[Standby], options: &Options) -> Result<Self> {
-        let program = options.weir(lab)?;
+        let program = options.programs.weir(lab)?;
         let port = free_port()?;
         let ports = std::iter::once(lab.cluster().port()).chain(standbys.iter().map(Standby::port));
         let ports: Vec<String> = ports.map(|port| port.to_string()).collect();
