@@ -32,8 +32,14 @@ impl Step<'_, '_> {
         // Of a client that keeps its server between transactions the session ends, as it would without a pooler.
         let is_released = self.context.releases_between_transactions && !self.server.session.keeps_client();
         if !self.context.has_client || quiet && is_released {
-            self.outcome.fatal = true; // It answers no request: the server closes the connection.
-            return self.swallow_body();
+            let action = self.swallow_body();
+            if let (ReplyAction::Swallow, Some(body)) = (&action, whole) {
+                self.outcome.fatal = true; // It answers no request: the server closes the connection.
+                if !self.context.has_client {
+                    *self.context.internal_error = Some(body.to_vec());
+                }
+            }
+            return action;
         }
         // FATAL ends the connection: the client must not get a second one.
         match whole {

@@ -94,6 +94,23 @@ fn idle_server_received(core: &mut Core, conn: ConnId, bytes: &[u8]) {
     }
 }
 
+/// In one piece with its answer to a query of Weir's own the server has said that it closes the connection. True if with it its client
+/// ends; else the query has its answer, and the server is closed when it is free.
+#[cold]
+#[inline(never)]
+pub(crate) fn ended_behind_answer(core: &mut Core, conn: ConnId) -> bool {
+    let Some(server) = core.server(conn) else { return true };
+    let has_client = server.client().is_some();
+    match has_client {
+        true => server_end::server_fault(core, conn, &CloseReason::SentFatal.to_string()),
+        false => {
+            server.internal_error = None;
+            server.close_when_free.set(CloseReason::SentFatal);
+        }
+    }
+    has_client
+}
+
 /// A query of Weir's own has been answered.
 pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let Some(server) = core.server(conn) else { return };

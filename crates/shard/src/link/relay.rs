@@ -319,6 +319,9 @@ fn forward_to_client(
         parameters::forget_unreported(core, server_conn);
     }
     if outcome.internal_done.is_some() {
+        if outcome.fatal && internal_query::ended_behind_answer(core, server_conn) {
+            return;
+        }
         return internal_query::internal_query_done(core, server_conn);
     }
     if let (true, Some(client_conn)) = (outcome.block_refused, client_conn) {

@@ -26,9 +26,7 @@ pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
     let told = server.close_when_free.reason() == Some(CloseReason::SentFatal);
     let client = server.client();
     let last_error = match server.phase {
-        Phase::InternalQuery(InternalQuery::SessionState { .. } | InternalQuery::HandOver(_)) => {
-            server.internal_error.take()
-        }
+        Phase::InternalQuery(_) => server.internal_error.take(),
         _ => None,
     };
     core.log_server(conn, Level::Warning, text);

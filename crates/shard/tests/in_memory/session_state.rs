@@ -335,3 +335,32 @@ fn locks_are_asked_for_behind_another_clients_settings() {
     let asked = world.text(server);
     assert!(asked.contains("pg_locks"), "{asked}");
 }
+
+/// PostgreSQL may end a session before, in and behind the answer to a query of Weir's own, in one piece with it or not: the client that
+/// keeps the server gets PostgreSQL's error.
+#[test]
+fn a_kept_server_that_is_terminated_around_a_question_ends_its_client_in_postgresqls_words() {
+    let words = "terminating connection due to administrator command";
+    let fatal = message(|out| encode::error(out, "FATAL", "57P01", words));
+    let answered = holds(&["a"]);
+    let before = fatal.clone();
+    let behind = [answered.as_slice(), &fatal].concat();
+    let row = message(|out| encode::data_row(out, [Some(b"a".as_slice()), Some(b""), Some(b"c3a4")]));
+    let within = [row.as_slice(), &fatal].concat();
+    for (name, bytes) in [("before", before), ("behind", behind), ("within", within)] {
+        for piece in [bytes.len(), 50, 7, 1] {
+            let (mut world, client, server) = listening(ON);
+            world.query(client, "select pg_advisory_lock(1)");
+            answer(&mut world, server, "SELECT 1", &[]);
+            assert!(world.text(server).contains("pg_locks"), "it is asked again");
+            world.text(client);
+            for part in bytes.chunks(piece) {
+                world.receive(server, part);
+            }
+            world.event(Event::HungUp { conn: server });
+            let told = world.text(client);
+            assert_eq!(told.matches("57P01").count(), 1, "{name} in pieces of {piece}: {told:?}");
+            assert!(told.contains(words) && world.closed.contains(&client), "{name} in pieces of {piece}");
+        }
+    }
+}
