@@ -99,6 +99,8 @@ pub struct FleetStatus {
     pub clients: u32,
     /// Server connections that this node has.
     pub servers: u32,
+    /// It takes no new clients.
+    pub is_draining: bool,
     /// Until when the lease is certain, in microseconds of the node's clock; 0 if there is none.
     pub sure_until_us: u64,
     /// Something under the prefix that this version cannot read: the last such thing.

@@ -153,6 +153,7 @@ impl Agent {
                 // From here on its clients become fewer: what others see of them must not be older.
                 self.look(now_us);
                 self.node.set_draining(is_draining, now_us);
+                self.rows_us = 0; // Its own row is not to be older than what the others see.
             }
             Order::HandOver(answer) => {
                 self.is_handed_over = true;

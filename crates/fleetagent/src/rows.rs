@@ -52,7 +52,7 @@ fn peer(node: &NodeStatus, status: &FleetStatus) -> FleetNodeRow {
 /// What the store has of this node may be old: it says itself what it has.
 fn own_row(row: FleetNodeRow, status: &FleetStatus) -> FleetNodeRow {
     FleetNodeRow {
-        state: own_state(&status.state).unwrap_or(row.state),
+        state: own_state(status),
         clients: Some(status.clients),
         servers: Some(status.servers),
         leased: status.budgets.iter().map(|budget| u64::from(budget.leased_here)).sum(),
@@ -72,15 +72,15 @@ fn with_record(row: FleetNodeRow, state: &'static str, record: &NodeRecord) -> F
     }
 }
 
-/// The word for a state in which the node's record does not say how it is.
-fn own_state(state: &NodeState) -> Option<&'static str> {
-    match state {
-        NodeState::Joined { .. } => None,
-        NodeState::Joining => Some("joining"),
-        NodeState::Alone { .. } => Some("alone"),
-        NodeState::IdTaken { .. } => Some("taken"),
-        NodeState::Leaving => Some("leaving"),
-        NodeState::Left => Some("left"),
+fn own_state(status: &FleetStatus) -> &'static str {
+    match &status.state {
+        NodeState::Joined { .. } if status.is_draining => "draining",
+        NodeState::Joined { .. } => "up",
+        NodeState::Joining => "joining",
+        NodeState::Alone { .. } => "alone",
+        NodeState::IdTaken { .. } => "taken",
+        NodeState::Leaving => "leaving",
+        NodeState::Left => "left",
     }
 }
 

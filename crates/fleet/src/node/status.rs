@@ -19,6 +19,7 @@ impl Node {
             state: self.state(now_us),
             clients: self.clients,
             servers: self.servers,
+            is_draining: self.is_draining,
             sure_until_us: if is_sure { sure_until_us } else { 0 },
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
