@@ -132,6 +132,8 @@ def test_a_client_whose_pin_was_refused_is_ended(weir, raw):
     pinned, refused = raw(pooler), raw(pooler)
     pinned.simple("create temp table kept (n int)")
     refused.simple("do $$ begin create temp table kept2 (n int); end $$")
+    # It is known only from the answer to a query of Weir's own, after the client has its own answer.
+    host.eventually(lambda: [int(row["refused"]) for row in pooler.console("SHOW PIN_TOTALS")] == [1])
     pooler.console("DRAIN END_CLIENTS")
     is_ended(pinned)
     assert [code for code, _ in wire.errors(refused.read_to_end())] == ["53400"]
