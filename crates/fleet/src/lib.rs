@@ -11,6 +11,7 @@ mod ledgers;
 mod membership;
 mod node;
 mod peers;
+mod pools;
 mod reclaim;
 mod reports;
 #[allow(missing_docs, reason = "many fields say all by their names")]
@@ -23,7 +24,8 @@ pub use budget::{BudgetKind, BudgetName, Division};
 pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
 pub use node::Node;
 pub use peers::{NumberedNode, PeerNumbers};
+pub use pools::{FleetPools, PoolsChange, PoolsError, PoolsResult};
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
-    Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,
+    Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, PoolsInUse, Request, Revision, SessionId,
 };

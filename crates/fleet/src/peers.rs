@@ -294,6 +294,7 @@ mod tests {
             clients: 0,
             servers: 0,
             is_draining: false,
+            pools: crate::store::PoolsInUse::default(),
         }
     }
 

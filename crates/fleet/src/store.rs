@@ -43,6 +43,17 @@ pub struct NodeRecord {
     pub servers: u32,
     /// It takes no new clients (`weir fleet drain`).
     pub is_draining: bool,
+    /// The pools of all nodes, as far as it uses them.
+    pub pools: PoolsInUse,
+}
+
+/// What a node uses of the pools of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolsInUse {
+    /// Which ones: [`crate::FleetPools::revision`].
+    pub revision: u64,
+    /// What of it the node does not use, and why; empty if it uses all.
+    pub refused: String,
 }
 
 /// The name of an object under the fleet's prefix: parts of which each may be any text; the adapter of a store escapes what it must.

@@ -204,6 +204,7 @@ impl Bench {
             clients: 0,
             servers: 0,
             is_draining: true,
+            pools: PoolsInUse::default(),
         };
         self.records.insert(id.to_owned(), record.clone());
         let watch = self.watch.unwrap();

@@ -1,6 +1,6 @@
 //! A node's record as a store keeps it: a JSON object. Members that are not known are ignored, and all but `session` may be absent: another version may have others.
 
-use fleet::{NodeRecord, SessionId};
+use fleet::{NodeRecord, PoolsInUse, SessionId};
 use serde_json::{Value, json};
 
 pub(crate) fn write(record: &NodeRecord) -> Vec<u8> {
@@ -12,6 +12,8 @@ pub(crate) fn write(record: &NodeRecord) -> Vec<u8> {
         "clients": record.clients,
         "servers": record.servers,
         "is_draining": record.is_draining,
+        "pools": record.pools.revision,
+        "pools_refused": record.pools.refused,
     });
     value.to_string().into_bytes()
 }
@@ -34,6 +36,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<NodeRecord> {
         clients: count("clients"),
         servers: count("servers"),
         is_draining: value.get("is_draining").and_then(Value::as_bool).unwrap_or_default(),
+        pools: PoolsInUse { revision: number("pools"), refused: text("pools_refused") },
     })
 }
 
@@ -51,6 +54,7 @@ mod tests {
             clients: 3,
             servers: u32::MAX,
             is_draining: true,
+            pools: PoolsInUse { revision: 7, refused: "a \"b\"".to_owned() },
         };
         assert_eq!(read(&write(&record)), Some(record));
     }

@@ -3,8 +3,8 @@
 
 use crate::hba::Hba;
 use crate::{
-    ConnectionSharing, Database, Finding, FleetPeers, Global, Peer, PinAction, PoolMode, PoolSize, Priority,
-    QueueBy, QueueOrder, QueuePriority, SessionState, SizeBounds, TlsFiles, User,
+    ConnectionSharing, Database, Finding, FleetPart, FleetPeers, Global, Peer, PinAction, PoolMode, PoolSize,
+    Priority, QueueBy, QueueOrder, QueuePriority, SessionState, SizeBounds, TlsFiles, User,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +22,8 @@ pub struct Config {
     pub fallback: Option<Arc<Database>>,
     /// The `pools_file` that entries of `databases` were read from; their `at` names it.
     pub pools_from: Option<Arc<str>>,
+    /// Which of them are those of all nodes of the fleet.
+    pub fleet_part: Arc<FleetPart>,
     /// Section `[users]` by name.
     pub users: BTreeMap<String, Arc<User>>,
     /// Section `[peers]` by number.

@@ -5,7 +5,7 @@ use crate::Config;
 use crate::files::Files;
 use crate::finding::Finding;
 use crate::raw_config::Pools;
-use crate::resolver::Resolver;
+use crate::resolver::{Resolver, leaving_out};
 
 /// `config` with its pools replaced by those of `bytes`. Its warnings are those of the pools file.
 ///
@@ -16,6 +16,10 @@ pub fn with_pools(config: &Config, file: &str, bytes: &[u8]) -> Result<Config, V
 }
 
 fn replace_pools(config: &Config, pools: Pools) -> Result<Config, Vec<Finding>> {
+    leaving_out(Some(pools), |pools| resolve(config, pools.unwrap_or_else(|| Pools::parse("".into(), b""))))
+}
+
+fn resolve(config: &Config, pools: Pools) -> Result<Config, Vec<Finding>> {
     let mut bare = config.clone();
     bare.databases.retain(|_, database| !config.is_in_pools_file(database));
     bare.fallback = bare.fallback.filter(|database| !config.is_in_pools_file(database));

@@ -74,6 +74,12 @@ impl PoolsText {
         &self.bytes
     }
 
+    /// Another text of the same file.
+    #[must_use]
+    pub(crate) fn with(&self, bytes: &[u8]) -> Self {
+        Self { file: self.file.clone(), bytes: bytes.to_vec() }
+    }
+
     /// The keys and values of an entry in order, if it can be parsed.
     #[must_use]
     pub fn pairs(&self, name: &str) -> Option<Vec<(String, String)>> {
@@ -171,14 +177,16 @@ impl PoolsText {
     }
 }
 
+/// A name as SQL quotes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// A line of `[databases]`.
 fn entry(name: &str, pairs: &[(String, String)]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-*".contains(&byte);
-    let mut line = if !name.is_empty() && name.bytes().all(is_plain) {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    };
+    let mut line =
+        if !name.is_empty() && name.bytes().all(is_plain) { name.to_owned() } else { quoted(name) };
     line.push_str(" =");
     for (key, value) in pairs {
         line.push(' ');

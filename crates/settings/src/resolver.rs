@@ -4,6 +4,8 @@
 mod assignment;
 mod pools;
 
+pub(crate) use pools::leaving_out;
+
 use crate::files::Files;
 use crate::finding::{Finding, Origin, Severity};
 use crate::hba::Hba;
@@ -42,6 +44,15 @@ impl RawConfig {
     /// # Errors
     /// Every error and warning, in file order.
     pub fn config(
+        mut self,
+        files: &dyn Files,
+        flags: &[(&str, &str)],
+        old: Option<&Config>,
+    ) -> Result<Config, Vec<Finding>> {
+        leaving_out(self.pools.take(), |pools| RawConfig { pools, ..self.clone() }.resolve(files, flags, old))
+    }
+
+    fn resolve(
         self,
         files: &dyn Files,
         flags: &[(&str, &str)],

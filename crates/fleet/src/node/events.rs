@@ -38,6 +38,7 @@ impl Node {
                     None if self.peers.swapped(call, revision) => {}
                     None => {
                         self.drains.swapped(call, revision, &self.config.id);
+                        self.pools.swapped(call, revision, &self.config.id);
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
                         }
@@ -80,6 +81,7 @@ impl Node {
     fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
         self.reports.not_swapped(call, now_us);
         self.drains.not_swapped(call, why, now_us);
+        self.pools.not_swapped(call, why, now_us);
         self.peers.not_swapped(call, now_us);
     }
 
@@ -98,6 +100,7 @@ impl Node {
         self.reports.after_snapshot(objects);
         self.drains.after_snapshot(objects);
         self.peers.after_snapshot(objects);
+        self.pools.after_snapshot(objects);
         self.note_all_orphans(now_us);
     }
 
@@ -148,6 +151,7 @@ impl Node {
         let (id, session) = (&self.config.id, self.membership.session());
         let drains = |drains: &mut Drains| drains.heard(object, id, session);
         let result = self.reports.heard(object).or_else(|| self.peers.heard(object));
+        let result = result.or_else(|| self.pools.heard(object));
         if let Some(result) = result.or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));

@@ -13,9 +13,10 @@ use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
 use crate::peers::{PeerNumbers, Peers};
+use crate::pools::{FleetPools, Pools, PoolsChange, PoolsResult};
 use crate::reclaim::Reclaim;
 use crate::reports::Reports;
-use crate::store::{Backend, CallId, NodeId, NodeRecord, Request, SessionId};
+use crate::store::{Backend, CallId, NodeId, NodeRecord, PoolsInUse, Request, SessionId};
 use watch::Watch;
 
 /// Numbers for requests.
@@ -46,11 +47,14 @@ pub struct Node {
     reclaim: Reclaim,
     drains: Drains,
     peers: Peers,
+    pools: Pools,
     calls: Calls,
     outbox: VecDeque<Request>,
     clients: u32,
     servers: u32,
     is_draining: bool,
+    /// Which pools of all nodes it uses, and what of them it refuses.
+    pools_in_use: PoolsInUse,
     is_leaving: bool,
     foreign: Option<String>,
 }
@@ -98,11 +102,13 @@ impl Node {
             reclaim: Reclaim::default(),
             drains: Drains::default(),
             peers: Peers::default(),
+            pools: Pools::default(),
             calls: Calls::default(),
             outbox: VecDeque::new(),
             clients: 0,
             servers: 0,
             is_draining: false,
+            pools_in_use: PoolsInUse::default(),
             is_leaving: false,
             foreign: None,
         }
@@ -148,6 +154,7 @@ impl Node {
         }
         let config = &self.config;
         let (clients, servers, is_draining) = (self.clients, self.servers, self.is_draining);
+        let pools = &self.pools_in_use;
         self.membership.poll(now_us, self.calls.next(), |session| NodeRecord {
             session,
             address: config.address.clone(),
@@ -156,6 +163,7 @@ impl Node {
             clients,
             servers,
             is_draining,
+            pools: pools.clone(),
         })
     }
 
@@ -178,6 +186,7 @@ impl Node {
             let request = request.or_else(|| self.reports.poll(&context, || calls.next()));
             let request = request.or_else(|| self.drains.poll(&context, || calls.next()));
             let request = request.or_else(|| self.peers.poll(&context, || calls.next()));
+            let request = request.or_else(|| self.pools.poll(&context, || calls.next()));
             if request.is_some() {
                 return request;
             }
@@ -190,7 +199,7 @@ impl Node {
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
         let mut deadlines =
-            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None, None];
+            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None, None, None];
         if self.membership.is_in() {
             deadlines[2] = self.watch.deadline_us();
         }
@@ -199,6 +208,7 @@ impl Node {
             deadlines[4] = self.reports.deadline_us(&context);
             deadlines[5] = self.drains.deadline_us(&context);
             deadlines[6] = self.peers.deadline_us(&context);
+            deadlines[7] = self.pools.deadline_us();
         }
         deadlines.into_iter().flatten().min()
     }
@@ -317,6 +327,29 @@ impl Node {
     /// What another node has ordered this one; each order is given out once. [`Node::set_draining`] is to follow.
     pub fn take_drain_order(&mut self) -> Option<DrainOrder> {
         self.drains.take_ordered()
+    }
+
+    /// Changes the pools of all nodes; [`Node::next_pools_result`] answers. One change at a time.
+    pub fn change_pools(&mut self, change: PoolsChange, now_us: u64) {
+        self.pools.change(change, &context!(self, now_us));
+    }
+
+    /// What became of a change.
+    pub fn next_pools_result(&mut self) -> Option<PoolsResult> {
+        self.pools.next_result()
+    }
+
+    /// The pools of all nodes, when they have been read and whenever they have changed. [`Node::set_pools_in_use`] is to follow.
+    pub fn take_pools(&mut self) -> Option<FleetPools> {
+        self.pools.take()
+    }
+
+    /// Says in the node's record which pools it uses.
+    pub fn set_pools_in_use(&mut self, pools: PoolsInUse, now_us: u64) {
+        if self.pools_in_use != pools {
+            self.pools_in_use = pools;
+            self.membership.renew_now(now_us);
+        }
     }
 
     /// Gives slots back as connections are closed, and leaves when none is left: [`crate::NodeState::Left`]. The caller need not wait for it.

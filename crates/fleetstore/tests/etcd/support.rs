@@ -308,6 +308,7 @@ pub(crate) fn record(session: u64) -> NodeRecord {
         clients: 1,
         servers: 2,
         is_draining: false,
+        pools: fleet::PoolsInUse::default(),
     }
 }
 

@@ -3,8 +3,10 @@
 
 use super::{Assignment, Section};
 use crate::files::{Files, reason};
-use crate::finding::{Finding, Origin};
+use crate::finding::{Finding, Origin, Severity};
+use crate::fleet_part::mark;
 use crate::ini::{Statement, statements};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ pub(crate) struct Pools {
     pub(crate) file: Arc<str>,
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) findings: Vec<Finding>,
+    /// The line of the mark behind which the part of all nodes stands, and the revision of that.
+    pub(crate) of_fleet: Option<(u32, u64)>,
 }
 
 impl Pools {
@@ -26,14 +30,19 @@ impl Pools {
             Err(fault) => {
                 let message = format!("could not load file \"{path}\": {}", reason(&fault));
                 let finding = Finding::error(&Origin { file: file.clone(), line: 0 }, message);
-                Self { file, assignments: Vec::new(), findings: vec![finding] }
+                Self { file, assignments: Vec::new(), findings: vec![finding], of_fleet: None }
             }
         }
     }
 
     /// Parses a section `[databases]` with its entries; anything else is an error.
     pub(crate) fn parse(file: Arc<str>, bytes: &[u8]) -> Self {
-        let mut pools = Self { file: file.clone(), assignments: Vec::new(), findings: Vec::new() };
+        let mut pools = Self {
+            file: file.clone(),
+            assignments: Vec::new(),
+            findings: Vec::new(),
+            of_fleet: mark(bytes).map(|mark| (mark.line, mark.revision)),
+        };
         let mut position = Position::Before;
         for (line, statement) in statements(bytes) {
             let at = Origin { file: file.clone(), line };
@@ -64,6 +73,29 @@ impl Pools {
             pools.findings.push(Finding::error(&at, wrong));
         }
         pools
+    }
+
+    /// Leaves out what the errors are about, if that is in the part of all nodes; where they are about something else, all of that part. False if there is nothing to leave out.
+    pub(crate) fn leave_out(&mut self, errors: &[Finding], refused: &mut Vec<Finding>) -> bool {
+        let Some((from, _)) = self.of_fleet else { return false };
+        let is_theirs = |file: &str, line: u32| file == &*self.file && line > from;
+        let count = |pools: &Pools| pools.assignments.len() + pools.findings.len();
+        let before = count(self);
+        let mut errors = errors.iter().filter(|finding| finding.severity == Severity::Error);
+        if errors.clone().all(|error| is_theirs(&error.file, error.line)) {
+            let lines: BTreeSet<u32> = errors.clone().map(|error| error.line).collect();
+            refused.extend(errors.cloned());
+            self.assignments.retain(|assignment| !lines.contains(&assignment.at.line));
+            self.findings.retain(|finding| !lines.contains(&finding.line));
+        } else if let Some(other) = errors.find(|error| !is_theirs(&error.file, error.line)) {
+            let other = other.clone();
+            self.assignments.retain(|assignment| assignment.at.line <= from);
+            self.findings.retain(|finding| finding.line <= from);
+            if count(self) < before {
+                refused.push(other);
+            }
+        }
+        count(self) < before
     }
 }
 
