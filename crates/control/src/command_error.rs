@@ -61,8 +61,8 @@ pub enum CommandError {
     ClientNotFound,
     /// The client's: CANCEL_CLIENT of a client that is not connected, or runs no query.
     NothingToCancel,
-    /// The operator's or the store's: another node could not be ordered to drain, for this reason.
-    Drain(String),
+    /// The operator's or the store's: what concerns other nodes of the fleet could not be done, for this reason.
+    Fleet(String),
     /// The client's: RESUME during a shutdown.
     ShuttingDown,
     /// The configuration file's: details are in the log.
@@ -98,7 +98,7 @@ impl CommandError {
             CommandError::Setting { fault: SetError::Fixed, .. } => "55P02",
             CommandError::Setting { fault: SetError::Bad(_) | SetError::Whole(_), .. }
             | CommandError::Quota(_) => "22023",
-            CommandError::NoQuotasFile | CommandError::Drain(_) => "55000",
+            CommandError::NoQuotasFile | CommandError::Fleet(_) => "55000",
             CommandError::Interrupted | CommandError::Cancelled => "57014",
             CommandError::TimedOut | CommandError::Switchover(_) => "58000",
             _ => "08P01",
@@ -136,7 +136,7 @@ impl CommandError {
             CommandError::NothingToCancel => "client not found, or not running a query".to_owned(),
             CommandError::BadClientId => "invalid client pointer supplied".to_owned(),
             CommandError::ClientNotFound => "client not found".to_owned(),
-            CommandError::Drain(why) => why.clone(),
+            CommandError::Fleet(why) => why.clone(),
             CommandError::ShuttingDown => "pooler is shutting down".to_owned(),
             CommandError::ReloadFailed => "RELOAD failed, see logs for additional details".to_owned(),
             CommandError::Setting { key, fault } => format!("SET failed: {key} {fault}"),

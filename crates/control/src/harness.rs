@@ -44,6 +44,9 @@ pub(crate) struct Harness {
     /// The last order for another node.
     pub(crate) ordered_drain: Option<(RequestId, String, Drain)>,
     pub(crate) draining: Option<bool>,
+    pub(crate) fleet_changes: Vec<(u64, messages::FleetPools)>,
+    pub(crate) fleet_in_use: Vec<messages::FleetPoolsInUse>,
+    pub(crate) fleet_awaited: Vec<(RequestId, u64)>,
 }
 
 impl Harness {
@@ -82,6 +85,9 @@ impl Harness {
             switchovers: Vec::new(),
             ordered_drain: None,
             draining: None,
+            fleet_changes: Vec::new(),
+            fleet_in_use: Vec::new(),
+            fleet_awaited: Vec::new(),
         }
     }
 
@@ -113,6 +119,9 @@ impl Harness {
                     self.ordered_drain = Some((request, node, order));
                 }
                 Output::Draining(is_draining) => self.draining = Some(is_draining),
+                Output::ChangeFleetPools { base, pools } => self.fleet_changes.push((base, pools)),
+                Output::FleetPoolsInUse(in_use) => self.fleet_in_use.push(in_use),
+                Output::AwaitFleetPools { request, revision } => self.fleet_awaited.push((request, revision)),
                 Output::Exit => self.exited = true,
             }
         }

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use messages::{Command, Drain, ReplyPart, Report, RequestId, ShardId, Subject};
+use messages::{
+    Command, Drain, FleetPools, FleetPoolsError, FleetPoolsInUse, ReplyPart, Report, RequestId, ShardId,
+    Subject,
+};
 use quota::{RoleMembers, Rules};
 use settings::{Config, Finding, FleetPeers, Member, PatroniUrls};
 use telemetry::Record;
@@ -80,6 +83,17 @@ pub enum Input {
         /// From the request.
         request: RequestId,
         /// Why the order was not given.
+        result: Result<(), String>,
+    },
+    /// The pools of all nodes of the fleet, as they are now.
+    FleetPools(FleetPools),
+    /// The answer to [`Output::ChangeFleetPools`].
+    FleetPoolsChanged(Result<(), FleetPoolsError>),
+    /// The answer to [`Output::AwaitFleetPools`]: on which nodes the change has no effect, if there are such.
+    FleetPoolsUsed {
+        /// From the request.
+        request: RequestId,
+        /// Names and reasons.
         result: Result<(), String>,
     },
     /// The answer to [`Output::Switchover`].
@@ -180,6 +194,22 @@ pub enum Output {
     },
     /// This process drains, or does not any more.
     Draining(bool),
+    /// Have these be the pools of all nodes of the fleet, if those of revision `base` are now. [`Input::FleetPoolsChanged`] answers.
+    ChangeFleetPools {
+        /// What they were made of.
+        base: u64,
+        /// What they are to be.
+        pools: FleetPools,
+    },
+    /// Say to the others what this node uses of the pools of all nodes.
+    FleetPoolsInUse(FleetPoolsInUse),
+    /// Wait until every node has dealt with this revision; [`Input::FleetPoolsUsed`] answers.
+    AwaitFleetPools {
+        /// Comes back in the answer.
+        request: RequestId,
+        /// Which.
+        revision: u64,
+    },
     /// Ask Patroni to switch over; [`Input::SwitchedOver`] answers.
     Switchover(Switchover),
     /// A new configuration is in force: reconfigure the log. The shards have it already.

@@ -57,6 +57,10 @@ pub(crate) enum Purpose {
     Detach(&'static str),
     /// DRAIN or UNDRAIN of another node, which the fleet's thread orders.
     Drain(&'static str),
+    /// PAUSE, RESUME, DISABLE or ENABLE on all nodes of the fleet.
+    Fleet(&'static str),
+    /// PAUSE of one database or of all, as on all nodes.
+    FleetPause(Option<String>),
     /// SWITCHOVER, while transactions end that run.
     SwitchoverDrain(Box<Switchover>),
     /// SWITCHOVER, which Patroni answers.
@@ -102,6 +106,11 @@ impl Requests {
     /// Removes a request.
     pub(crate) fn close(&mut self, id: RequestId) -> Option<Request> {
         self.open.remove(&id)
+    }
+
+    /// Whether a request is such.
+    pub(crate) fn has(&self, is_such: impl Fn(&Purpose) -> bool) -> bool {
+        self.open.values().any(|request| is_such(&request.purpose))
     }
 
     /// Removes the requests that are over.

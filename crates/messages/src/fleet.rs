@@ -55,3 +55,34 @@ pub struct FleetBudgetRow {
     /// What is wrong; empty if nothing is.
     pub detail: String,
 }
+
+/// The pools of all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetPools {
+    /// Grows with each change; 0 if there are none yet.
+    pub revision: u64,
+    /// The node that made the change; empty if there are none yet.
+    pub by: String,
+    /// Entries of a pools file.
+    pub text: Arc<[u8]>,
+}
+
+/// What this node uses of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetPoolsInUse {
+    /// Which ones it has dealt with.
+    pub revision: u64,
+    /// It uses none of them.
+    pub uses_none: bool,
+    /// What it does not use, and why; empty if it uses all.
+    pub refused: String,
+}
+
+/// Why the pools of all nodes were not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FleetPoolsError {
+    /// Another node has changed them, which is known by now.
+    Superseded,
+    /// The store's, or this node's.
+    Failed(String),
+}

@@ -286,7 +286,7 @@ fn pool_status(error: &PoolError) -> StatusCode {
         PoolError::NotFound(_) => StatusCode::NOT_FOUND,
         PoolError::NotOurs { .. } | PoolError::NoPoolsFile | PoolError::NewServers => StatusCode::FORBIDDEN,
         PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        PoolError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+        PoolError::Fleet(_) | PoolError::Ending => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

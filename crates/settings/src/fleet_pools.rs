@@ -28,9 +28,9 @@ impl PoolsText {
     pub fn parts(&self) -> (PoolsText, u64, PoolsText) {
         match mark(self.bytes()) {
             Some(Mark { revision, begins, ends, .. }) => {
-                (self.with(&self.bytes()[..begins]), revision, self.with(&self.bytes()[ends..]))
+                (self.sibling(&self.bytes()[..begins]), revision, self.sibling(&self.bytes()[ends..]))
             }
-            None => (self.clone(), 0, self.with(b"")),
+            None => (self.clone(), 0, self.sibling(b"")),
         }
     }
 
@@ -43,22 +43,13 @@ impl PoolsText {
         }
         bytes.extend_from_slice(mark_line(revision).as_bytes());
         bytes.extend_from_slice(of_fleet);
-        own.with(&bytes)
+        own.sibling(&bytes)
     }
 
     /// What this part of all nodes says is paused and disabled.
     #[must_use]
     pub fn holds(&self) -> FleetHolds {
-        let mut holds = FleetHolds::default();
-        for line in self.hold_lines() {
-            match (line.strip_prefix(PAUSED), line.strip_prefix(DISABLED)) {
-                (Some(ALL), _) => holds.all = true,
-                (Some(name), _) => holds.paused.extend(unquoted(name)),
-                (_, Some(name)) => holds.disabled.extend(unquoted(name)),
-                _ => {}
-            }
-        }
-        holds
+        FleetHolds::read(self.bytes())
     }
 
     /// Has this part of all nodes say what is paused and disabled.
@@ -72,12 +63,25 @@ impl PoolsText {
             |line: &&[u8]| line.starts_with(PAUSED.as_bytes()) || line.starts_with(DISABLED.as_bytes());
         let rest = self.bytes().split_inclusive(|byte| *byte == b'\n').filter(|line| !is_hold(line));
         let bytes: Vec<u8> = [lines.as_bytes()].into_iter().chain(rest).flatten().copied().collect();
-        *self = self.with(&bytes);
+        *self = self.sibling(&bytes);
     }
+}
 
-    fn hold_lines(&self) -> impl Iterator<Item = &str> {
-        let lines = self.bytes().split(|byte| *byte == b'\n');
-        lines.filter_map(|line| std::str::from_utf8(line).ok()).map(|line| line.trim_end_matches('\r'))
+impl FleetHolds {
+    /// What the text of the pools of all nodes says.
+    #[must_use]
+    pub fn read(text: &[u8]) -> FleetHolds {
+        let mut holds = FleetHolds::default();
+        for line in text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()) {
+            let line = line.trim_end_matches('\r');
+            match (line.strip_prefix(PAUSED), line.strip_prefix(DISABLED)) {
+                (Some(ALL), _) => holds.all = true,
+                (Some(name), _) => holds.paused.extend(unquoted(name)),
+                (_, Some(name)) => holds.disabled.extend(unquoted(name)),
+                _ => {}
+            }
+        }
+        holds
     }
 }
 

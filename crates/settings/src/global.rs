@@ -190,6 +190,9 @@ live {
     fleet_peer_tls_ca_file: Option<String>, Text, "", Reload,
         "Weir's own. Certificates (PEM) by which the other nodes' are checked, with the host in their fleet_address, when cancel requests are forwarded to them; with it, they are forwarded by TLS only. Empty: by TLS to nodes that offer it (client_tls_sslmode), unchecked, else in plain text.",
         own;
+    fleet_pools: bool, Boolean, "1", Reload,
+        "Weir's own. All nodes of the fleet have the pools that are made, changed and deleted in the panel or API of one of them: they are kept in the store, and in the pools_file of each node.",
+        own;
     fleet_tls_ca_file: Option<String>, Text, "", Restart,
         "Weir's own. Certificates (PEM) by which the store's are checked; with it, the store is reached by TLS.",
         own;

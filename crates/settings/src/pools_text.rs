@@ -74,9 +74,9 @@ impl PoolsText {
         &self.bytes
     }
 
-    /// Another text of the same file.
+    /// Another text of the same file, which is not read.
     #[must_use]
-    pub(crate) fn with(&self, bytes: &[u8]) -> Self {
+    pub fn sibling(&self, bytes: &[u8]) -> Self {
         Self { file: self.file.clone(), bytes: bytes.to_vec() }
     }
 

@@ -31,7 +31,7 @@ pub fn parse(sql: &str, values: Values<'_>) -> Result<Statement, ParseError> {
         Some(Token::Semicolon) => return finished(&mut lexer, Statement::Command { word, argument: None }),
         Some(token) => Some(name(token, values)?),
     };
-    if let Some(database) = argument.clone().filter(|_| takes_host(&word)) {
+    if let Some(database) = argument.clone().filter(|_| takes_two(&word)) {
         return host(&mut lexer, word, database, values);
     }
     if let Some(database) = argument.clone().filter(|_| word.eq_ignore_ascii_case("switchover")) {
@@ -58,11 +58,12 @@ fn switchover(
     }
 }
 
-fn takes_host(word: &str) -> bool {
-    ["attach", "detach", "drain"].iter().any(|known| word.eq_ignore_ascii_case(known))
+fn takes_two(word: &str) -> bool {
+    let words = ["attach", "detach", "drain", "pause", "resume", "disable", "enable"];
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// What follows the database of a command that names one of its hosts, too.
+/// What follows the database of a command that may name one of its hosts, or all nodes of the fleet, too.
 fn host(
     lexer: &mut Lexer<'_>,
     word: String,

@@ -6,6 +6,7 @@ use settings::Compat;
 
 use crate::interface::{Operation, OperationKind, Output};
 use crate::machine::dispatch::CommandContext;
+use crate::machine::fleet_pools::{self, HoldOrder};
 use crate::request::Purpose;
 use crate::views::VIEWS;
 use crate::{CONSOLE, CommandError, Control};
@@ -38,7 +39,7 @@ pub enum Argument {
     Optional,
     /// A word.
     Required,
-    /// A database and one of its hosts.
+    /// A database and one of its hosts, or a word that follows it; each may be absent.
     Host,
 }
 
@@ -72,9 +73,9 @@ pub static COMMANDS: &[CommandRow] = commands! {
         Control::show;
     "RELOAD", None, Admin, Same, Some(""), "Reads the configuration file again; a bad one changes nothing.",
         reload;
-    "PAUSE", Optional, Admin, Same, Some(" [<db>]"), "Waits for running transactions, closes server connections and makes clients wait, of one database or of all.",
+    "PAUSE", Host, Admin, Same, Some(" [<db>] [FLEET]"), "Waits for running transactions, closes server connections and makes clients wait, of one database or of all; with FLEET on all nodes of the fleet.",
         pause;
-    "RESUME", Optional, Admin, Same, Some(" [<db>]"), "Undoes PAUSE and KILL.",
+    "RESUME", Host, Admin, Same, Some(" [<db>] [FLEET]"), "Undoes PAUSE and KILL; with FLEET on all nodes.",
         resume;
     "RECONNECT", Optional, Admin, Same, Some(" [<db>]"), "Closes server connections as they become free and opens new ones.",
         reconnect;
@@ -90,9 +91,9 @@ pub static COMMANDS: &[CommandRow] = commands! {
         shutdown;
     "TAKEOVER", Optional, Admin, Own, None, "Sent by another Weir started with -R: hands everything over to it.",
         crate::machine::takeover::take_over;
-    "DISABLE", Optional, Admin, Same, Some(" <db>"), "Rejects new clients of a database; connected ones stay.",
+    "DISABLE", Host, Admin, Same, Some(" <db> [FLEET]"), "Rejects new clients of a database; connected ones stay; with FLEET on all nodes of the fleet.",
         disable;
-    "ENABLE", Optional, Admin, Same, Some(" <db>"), "Undoes DISABLE.",
+    "ENABLE", Host, Admin, Same, Some(" <db> [FLEET]"), "Undoes DISABLE; with FLEET on all nodes.",
         enable;
     "DRAIN", Host, Admin, Own, Some(" [<node>] [END_CLIENTS]"), "Refuses new clients of this process, or of another node of its fleet, and fails /readyz; END_CLIENTS ends connected ones outside of transactions.",
         crate::machine::drain::drain;
@@ -127,6 +128,9 @@ pub(super) fn help() -> String {
 }
 
 fn pause(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    if let Some(name) = fleet_pools::target(control, context)? {
+        return control.hold_in_fleet(context, HoldOrder::Pause(name));
+    }
     log_issued(control, "PAUSE", context);
     let database = database(control, context, "pause")?;
     control.pause_state.pause(database.as_deref())?;
@@ -135,6 +139,9 @@ fn pause(control: &mut Control, context: &CommandContext<'_>) -> Result<(), Comm
 }
 
 fn resume(control: &mut Control, context: &CommandContext<'_>) -> Result<(), CommandError> {
+    if let Some(name) = fleet_pools::target(control, context)? {
+        return control.hold_in_fleet(context, HoldOrder::Resume(name));
+    }
     log_issued(control, "RESUME", context);
     if context.argument.is_none() && control.is_ending() {
         return Err(CommandError::ShuttingDown);
@@ -181,6 +188,12 @@ fn set_disabled(
 ) -> Result<(), CommandError> {
     if context.argument.is_none() {
         return Err(CommandError::DatabaseNeeded);
+    }
+    if context.host.is_some()
+        && let Some(Some(name)) = fleet_pools::target(control, context)?
+    {
+        let order = if disabled { HoldOrder::Disable(name) } else { HoldOrder::Enable(name) };
+        return control.hold_in_fleet(context, order);
     }
     log_issued(control, word, context);
     let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };

@@ -48,6 +48,7 @@ impl Control {
     /// The files of a configuration were read, or could not be: it takes effect.
     pub(crate) fn files_loaded(&mut self, config: Config) {
         self.log_findings(&config.warnings);
+        self.retry_fleet_pools();
         self.put_in_force(config);
         if let Some(Loading { requester: Some(requester), done }) = self.loading.pop_front() {
             self.reply(requester, vec![ReplyPart::CompleteAs(done)], true);
@@ -62,6 +63,7 @@ impl Control {
         self.shorten_sample_period();
         self.push(Output::Configured(Arc::clone(&self.config)));
         self.broadcast(&Command::Configure(Arc::clone(&self.config)));
+        self.follow_fleet_pools();
     }
 
     fn log_findings(&mut self, findings: &[Finding]) {

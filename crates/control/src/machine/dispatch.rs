@@ -250,7 +250,8 @@ impl Control {
             (Purpose::Shutdown, _) => self.end(),
             (Purpose::SwitchoverDrain(switchover), requester) => self.ask_patroni(requester, *switchover),
             // Their answers are inputs of their own.
-            (Purpose::Switchover | Purpose::Drain(_), _) | (_, None) => {}
+            (Purpose::FleetPause(_), _) => self.report_fleet_pools(),
+            (Purpose::Switchover | Purpose::Drain(_) | Purpose::Fleet(_), _) | (_, None) => {}
         }
     }
 
@@ -290,13 +291,14 @@ impl Control {
     /// Replies to the requesters of a PAUSE that a RESUME of this database (or of all) has undone.
     pub(crate) fn interrupt_pauses(&mut self, resumed: Option<&str>) {
         let undone = self.requests.close_where(|request| match &request.purpose {
-            Purpose::Pause(paused) => paused.as_deref() == resumed,
+            Purpose::Pause(paused) | Purpose::FleetPause(paused) => paused.as_deref() == resumed,
             Purpose::Suspend => resumed.is_none(),
             _ => false,
         });
         for requester in undone.into_iter().filter_map(|request| request.requester) {
             self.refuse(requester, &CommandError::Interrupted);
         }
+        self.report_fleet_pools();
     }
 
     pub(crate) fn pause_shards(&mut self, requester: Option<Requester>, database: Option<String>) {

@@ -83,7 +83,7 @@ impl Control {
         };
         match result {
             Ok(()) => self.complete(requester, word),
-            Err(why) => self.refuse(requester, &CommandError::Drain(why)),
+            Err(why) => self.refuse(requester, &CommandError::Fleet(why)),
         }
     }
 }

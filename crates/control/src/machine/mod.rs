@@ -10,6 +10,7 @@ mod console_disconnect;
 mod dispatch;
 mod drain;
 mod fleet_peers;
+mod fleet_pools;
 mod pool_changes;
 mod quotas;
 mod server_queries;
@@ -27,6 +28,7 @@ use messages::{AdminReply, Command, ReplyPart, Report, ShardId, ShutdownMode, Su
 use settings::{Config, FleetPeers};
 use telemetry::{Level, Record};
 
+use self::fleet_pools::FleetPoolsState;
 use self::pool_changes::PoolEditor;
 use self::quotas::QuotaChange;
 use self::switchover::Held;
@@ -68,6 +70,7 @@ pub struct Control {
     pub(crate) role_members: quota::RoleMembers,
     /// The numbers of the fleet's nodes, as far as they are known.
     pub(crate) fleet_peers: Arc<FleetPeers>,
+    pub(crate) fleet_pools: FleetPoolsState,
     /// Server queries that are EXPLAINs.
     pub(crate) explains: BTreeSet<u64>,
     pub(crate) now_us: u64,
@@ -95,6 +98,7 @@ impl Control {
             quota_changes: VecDeque::new(),
             role_members: quota::RoleMembers::default(),
             fleet_peers: Arc::default(),
+            fleet_pools: FleetPoolsState::default(),
             explains: BTreeSet::new(),
             now_us,
             next_sample_us,
@@ -135,6 +139,9 @@ impl Control {
             Input::Drain(order) => self.drain(order),
             Input::DrainOrdered { request, result } => self.drain_ordered(request, result),
             Input::FleetPeers(peers) => self.fleet_peers_known(peers),
+            Input::FleetPools(pools) => self.fleet_pools_known(pools),
+            Input::FleetPoolsChanged(result) => self.fleet_pools_changed(result),
+            Input::FleetPoolsUsed { request, result } => self.fleet_pools_used(request, result),
             Input::Patroni { urls, answer } => self.patroni_answered(&urls, answer),
             Input::SwitchedOver { id, urls, outcome } => self.switched_over(id, &urls, outcome),
             Input::Tick => {}

@@ -55,6 +55,8 @@ pub enum PoolError {
         /// What the system said.
         why: String,
     },
+    /// The store's, or another node's: the pools of all nodes of the fleet could not be changed.
+    Fleet(String),
     /// Weir's: the process is shutting down, or another one has taken over.
     Ending,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for PoolError {
             }
             PoolError::Unreadable { file, why } => write!(out, "cannot read the pools file {file}: {why}"),
             PoolError::Unwritable { file, why } => write!(out, "cannot write the pools file {file}: {why}"),
+            PoolError::Fleet(why) => write!(out, "the pools of the fleet cannot be changed: {why}"),
             PoolError::Ending => out.write_str("the pooler is shutting down"),
         }
     }

@@ -1,0 +1,348 @@
+//! The pools of all nodes of a fleet (`fleet_pools`): those in the store are put into this node's pools file and in force, and what is paused and disabled on all
+//! nodes is so here. The store is the fleet thread's.
+
+use std::collections::BTreeSet;
+
+use messages::{Command, FleetPools, FleetPoolsError, FleetPoolsInUse, RequestId};
+use settings::{Config, FleetHolds, PoolsText};
+use telemetry::{Level, Record};
+
+use crate::interface::Output;
+use crate::machine::commands::log_host_command;
+use crate::machine::dispatch::CommandContext;
+use crate::machine::pool_changes::{Job, Then};
+use crate::request::{Purpose, Request};
+use crate::{CommandError, Control, PoolError};
+
+/// Behind a command: on all nodes.
+const FLEET: &str = "FLEET";
+
+/// The longest list of what is refused, in bytes.
+const MOST_REFUSED: usize = 1_000;
+
+/// What is known of the pools of all nodes.
+#[derive(Debug, Default)]
+pub(crate) struct FleetPoolsState {
+    /// Those in the store, once they have been read.
+    store: Option<FleetPools>,
+    /// What is to be paused and disabled here, too.
+    holds: FleetHolds,
+    /// What is, because of that.
+    held: FleetHolds,
+    /// Why those in the store could not be put into the file.
+    failure: Option<String>,
+    /// What the others have been said.
+    said: FleetPoolsInUse,
+}
+
+/// What is to be held on all nodes, or not any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HoldOrder {
+    /// One database, or all.
+    Pause(Option<String>),
+    Resume(Option<String>),
+    Disable(String),
+    Enable(String),
+}
+
+impl HoldOrder {
+    fn word(&self) -> &'static str {
+        match self {
+            HoldOrder::Pause(_) => "PAUSE",
+            HoldOrder::Resume(_) => "RESUME",
+            HoldOrder::Disable(_) => "DISABLE",
+            HoldOrder::Enable(_) => "ENABLE",
+        }
+    }
+
+    fn database(&self) -> Option<&str> {
+        match self {
+            HoldOrder::Pause(name) | HoldOrder::Resume(name) => name.as_deref(),
+            HoldOrder::Disable(name) | HoldOrder::Enable(name) => Some(name),
+        }
+    }
+
+    /// False if it is so already.
+    fn apply(&self, holds: &mut FleetHolds) -> bool {
+        match self {
+            HoldOrder::Pause(None) => !std::mem::replace(&mut holds.all, true),
+            HoldOrder::Resume(None) => std::mem::replace(&mut holds.all, false),
+            HoldOrder::Pause(Some(name)) => holds.paused.insert(name.clone()),
+            HoldOrder::Resume(Some(name)) => holds.paused.remove(name),
+            HoldOrder::Disable(name) => holds.disabled.insert(name.clone()),
+            HoldOrder::Enable(name) => holds.disabled.remove(name),
+        }
+    }
+}
+
+/// Whether a command with these arguments is for all nodes, and what database it names.
+pub(crate) fn target(
+    control: &Control,
+    context: &CommandContext<'_>,
+) -> Result<Option<Option<String>>, CommandError> {
+    let is_fleet = |word: &str| word.eq_ignore_ascii_case(FLEET);
+    match (context.argument, context.host) {
+        (Some(name), Some(word)) if is_fleet(word) => Ok(Some(Some(name.to_owned()))),
+        (_, Some(_)) => Err(context.invalid()),
+        // An entry of this name is meant rather than the word.
+        (Some(word), None)
+            if is_fleet(word)
+                && control.config.global.fleet.is_some()
+                && !control.config.databases.contains_key(word) =>
+        {
+            Ok(Some(None))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Control {
+    /// PAUSE, RESUME, DISABLE and ENABLE on all nodes; answered when every node has done it.
+    pub(crate) fn hold_in_fleet(
+        &mut self,
+        context: &CommandContext<'_>,
+        order: HoldOrder,
+    ) -> Result<(), CommandError> {
+        if !self.config.global.fleet.is_some() {
+            return Err(CommandError::Fleet(
+                "this process is not a node of a fleet (setting fleet)".to_owned(),
+            ));
+        }
+        let words = order.database().map_or_else(|| FLEET.to_owned(), |name| format!("{name} {FLEET}"));
+        log_host_command(self, context, order.word(), order.database().unwrap_or_default(), &words);
+        if let Some(name) = order.database()
+            && !matches!(order, HoldOrder::Resume(_) | HoldOrder::Enable(_))
+        {
+            if name == crate::CONSOLE {
+                return Err(CommandError::ConsoleDatabase { verb: "pause or disable" });
+            }
+            if self.config.database(name).is_none() {
+                return Err(CommandError::NoSuchDatabase(name.to_owned()));
+            }
+        }
+        if self.is_ending() {
+            return Err(CommandError::ShuttingDown);
+        }
+        self.shared_pools().map_err(|why| CommandError::Fleet(why.to_owned()))?;
+        let purpose = Purpose::Fleet(order.word());
+        let request = Request { requester: Some(context.requester), owed: 1, deadline_us: None, purpose };
+        let request = self.requests.open(request);
+        self.queue_pool_job(Job::Hold { request, order, attempts: 0 });
+        Ok(())
+    }
+
+    /// A node of a fleet whose nodes have the same pools, or why it is none.
+    pub(crate) fn shared_pools(&self) -> Result<(), &'static str> {
+        let global = &self.config.global;
+        if !global.fleet.is_some() {
+            Err("this process is not a node of a fleet (setting fleet)")
+        } else if !global.fleet_pools {
+            Err("the setting fleet_pools is off")
+        } else if self.pools_path().is_none() {
+            Err("the setting pools_file does not name a file to keep them in")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The text of the pools of all nodes that a change is made to, with the revision in the store and the next one. `part`: what the file has of them.
+    pub(crate) fn fleet_pools_base(
+        &self,
+        part: (u64, PoolsText),
+    ) -> Result<(u64, u64, PoolsText), PoolError> {
+        let store = self.fleet_pools.store.as_ref();
+        let store = store.ok_or_else(|| PoolError::Fleet("the store has not been read yet".to_owned()))?;
+        let (in_file, text) = part;
+        let next = store.revision.max(in_file) + 1;
+        match store.revision {
+            0 => Ok((0, next, text)),
+            base => Ok((base, next, text.sibling(&store.text))),
+        }
+    }
+
+    /// The text of the pools of all nodes with what an order changes; none if it is so already.
+    pub(crate) fn held_text(
+        &self,
+        order: &HoldOrder,
+        mut text: PoolsText,
+    ) -> Result<Option<PoolsText>, CommandError> {
+        let mut holds = text.holds();
+        if order.apply(&mut holds) {
+            text.set_holds(&holds);
+            return Ok(Some(text));
+        }
+        match order {
+            HoldOrder::Resume(None) => Err(CommandError::NotPaused),
+            HoldOrder::Resume(Some(name)) => Err(CommandError::DatabaseNotPaused(name.clone())),
+            _ => Ok(None),
+        }
+    }
+
+    /// What could not be put into the file is tried again.
+    pub(crate) fn retry_fleet_pools(&mut self) {
+        self.fleet_pools.failure = None;
+    }
+
+    /// This node has changed them.
+    pub(crate) fn fleet_pools_are(&mut self, pools: &FleetPools) {
+        self.fleet_pools.store = Some(pools.clone());
+        self.fleet_pools.failure = None;
+    }
+
+    /// The pools in the store, when they have been read and when they have changed.
+    pub(crate) fn fleet_pools_known(&mut self, pools: FleetPools) {
+        self.fleet_pools_are(&pools);
+        self.follow_fleet_pools();
+    }
+
+    /// What is in the store is put into the file if it is not there, and what is held on all nodes is held here.
+    pub(crate) fn follow_fleet_pools(&mut self) {
+        if let Some(pools) = self.fleet_pools.store.clone()
+            && pools.revision > 0
+            && self.shared_pools().is_ok()
+        {
+            if pools.revision == self.config.fleet_part.revision {
+                self.fleet_pools.holds = FleetHolds::read(&pools.text);
+            } else if self.fleet_pools.failure.is_none() {
+                self.queue_pool_job(Job::Adopt { pools, then: Then::Nothing });
+            }
+        }
+        self.hold_as_in_fleet();
+        self.report_fleet_pools();
+    }
+
+    /// They are in the file and in force.
+    pub(crate) fn log_fleet_pools(&mut self, pools: &FleetPools) {
+        let by = if pools.by.is_empty() { "this node" } else { &pools.by };
+        self.log(format!("pools of the fleet: revision {} by {by} is in force", pools.revision));
+        for finding in &self.config.fleet_part.refused.clone() {
+            let text = format!("pools of the fleet: left out: {finding}");
+            self.push(Output::Log(Record::new(Level::Warning, text)));
+        }
+    }
+
+    /// They could not be put into the file.
+    pub(crate) fn fleet_pools_failed(&mut self, pools: &FleetPools, why: &str) {
+        let text = format!("pools of the fleet: revision {} cannot be used: {why}", pools.revision);
+        self.push(Output::Log(Record::new(Level::Error, text)));
+        self.fleet_pools.failure = Some(why.to_owned());
+        self.report_fleet_pools();
+    }
+
+    /// Pauses, resumes, disables and enables what differs from all nodes.
+    fn hold_as_in_fleet(&mut self) {
+        let wanted = self.fleet_pools.holds.clone();
+        let FleetHolds { all, paused, disabled } = self.fleet_pools.held.clone();
+        if wanted.all && !all {
+            self.fleet_pools.held.all = self.pause_for_fleet(None);
+        } else if all && !wanted.all {
+            self.fleet_pools.held.all = false;
+            self.resume_for_fleet(None);
+        }
+        for name in paused.difference(&wanted.paused) {
+            self.fleet_pools.held.paused.remove(name);
+            self.resume_for_fleet(Some(name));
+        }
+        for name in wanted.paused.difference(&paused) {
+            if self.config.database(name).is_some() && self.pause_for_fleet(Some(name)) {
+                self.fleet_pools.held.paused.insert(name.clone());
+            }
+        }
+        for (names, is_disabled) in [
+            (wanted.disabled.difference(&disabled).cloned().collect::<BTreeSet<_>>(), true),
+            (disabled.difference(&wanted.disabled).cloned().collect(), false),
+        ] {
+            for database in names {
+                self.pause_state.set_disabled(&database, is_disabled);
+                match is_disabled {
+                    true => self.fleet_pools.held.disabled.insert(database.clone()),
+                    false => self.fleet_pools.held.disabled.remove(&database),
+                };
+                self.broadcast(&Command::Disable { database, disabled: is_disabled });
+            }
+        }
+    }
+
+    /// False if everything is paused here already.
+    fn pause_for_fleet(&mut self, name: Option<&String>) -> bool {
+        if self.pause_state.pause(name.map(String::as_str)).is_err() {
+            return false;
+        }
+        let database = name.cloned();
+        self.request_all(None, Purpose::FleetPause(database.clone()), true, |request| Command::Pause {
+            request,
+            database: database.clone(),
+        });
+        true
+    }
+
+    fn resume_for_fleet(&mut self, name: Option<&String>) {
+        if self.pause_state.resume(name.map(String::as_str)).is_ok() {
+            self.resume_shards(name.cloned());
+        }
+    }
+
+    /// Says to the others what this node uses, once what it is to pause is paused.
+    pub(crate) fn report_fleet_pools(&mut self) {
+        let Some(store) = &self.fleet_pools.store else { return };
+        if self.requests.has(|purpose| matches!(purpose, Purpose::FleetPause(_))) {
+            return;
+        }
+        let revision = store.revision;
+        let none = |why: &str| FleetPoolsInUse { revision, uses_none: true, refused: why.to_owned() };
+        let in_use = match (revision, self.shared_pools(), &self.fleet_pools.failure) {
+            (0, ..) => FleetPoolsInUse::default(),
+            (_, Err(why), _) => none(why),
+            (_, Ok(()), Some(why)) => none(why),
+            (_, Ok(()), None) if self.config.fleet_part.revision != revision => return,
+            (_, Ok(()), None) => {
+                FleetPoolsInUse { revision, uses_none: false, refused: refused(&self.config) }
+            }
+        };
+        if self.fleet_pools.said != in_use {
+            self.fleet_pools.said = in_use.clone();
+            self.push(Output::FleetPoolsInUse(in_use));
+        }
+    }
+
+    /// Every node has done what a command has asked for, or does not do it.
+    pub(crate) fn fleet_pools_used(&mut self, request: RequestId, result: Result<(), String>) {
+        let Some(Request { requester: Some(requester), purpose: Purpose::Fleet(word), .. }) =
+            self.requests.close(request)
+        else {
+            return;
+        };
+        match result {
+            Ok(()) => self.complete(requester, word),
+            Err(why) => self.refuse(requester, &CommandError::Fleet(why)),
+        }
+    }
+
+    pub(crate) fn refuse_hold(&mut self, request: RequestId, why: &CommandError) {
+        if let Some(Request { requester: Some(requester), .. }) = self.requests.close(request) {
+            self.refuse(requester, why);
+        }
+    }
+}
+
+/// The words for [`FleetPoolsError`].
+pub(crate) fn words(error: FleetPoolsError) -> String {
+    match error {
+        FleetPoolsError::Superseded => "other nodes change them at the same time".to_owned(),
+        FleetPoolsError::Failed(why) => why,
+    }
+}
+
+/// What is left out, in short.
+fn refused(config: &Config) -> String {
+    let findings = config.fleet_part.refused.iter();
+    let mut text = findings.map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ");
+    if text.len() > MOST_REFUSED {
+        text.truncate(text.floor_char_boundary(MOST_REFUSED));
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! Pools of all nodes, from the store into the file and back.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use messages::{FleetPools, FleetPoolsError};
+
+use super::*;
+use crate::harness::{Harness, config};
+use crate::{Input, PoolChange, PoolOutcome, PoolRequest, PoolSpec, RequestedSize, WriteFault};
+
+const MAIN: &str = "[databases]\napp = host=h\n[pgbouncer]\npools_file = p.ini\nfleet = etcd://e/p\n";
+const OWN: &str = "[databases]\nmine = host=h\n";
+
+struct Fixture {
+    harness: Harness,
+    file: String,
+    disk_is_full: bool,
+}
+
+impl Fixture {
+    /// A node whose store has these pools.
+    fn new(revision: u64, text: &str) -> Fixture {
+        let mut fixture =
+            Fixture { harness: Harness::with(2, MAIN), file: OWN.to_owned(), disk_is_full: false };
+        fixture.store_has(revision, text);
+        fixture
+    }
+
+    fn store_has(&mut self, revision: u64, text: &str) {
+        let pools = FleetPools { revision, by: "n-2".to_owned(), text: text.as_bytes().into() };
+        self.input(Input::FleetPools(pools));
+    }
+
+    /// The same with all reads and writes of the file.
+    fn input(&mut self, input: Input) {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let (reads, writes) = (self.harness.pool_reads, self.harness.pool_writes.len());
+            self.harness.input(input);
+            if self.harness.pool_reads > reads {
+                next = Some(Input::PoolsRead(Ok(self.file.clone().into_bytes())));
+            } else if let Some(written) = self.harness.pool_writes.get(writes).cloned() {
+                next = Some(Input::PoolsWritten(match self.disk_is_full {
+                    true => Err(WriteFault::Io("No space left on device".to_owned())),
+                    false => Ok(self.file = written),
+                }));
+            }
+        }
+    }
+
+    fn ask(&mut self, change: PoolChange) {
+        let request = PoolRequest { id: 1, change, preview: false, server: None, may_name_servers: false };
+        self.input(Input::Pools(request));
+    }
+
+    fn asked(&mut self) -> (u64, u64, String) {
+        let (base, pools) = self.harness.fleet_changes.pop().unwrap();
+        (base, pools.revision, String::from_utf8(pools.text.to_vec()).unwrap())
+    }
+
+    fn answer(&mut self) -> Result<PoolOutcome, PoolError> {
+        self.harness.pool_answers.pop().unwrap().1
+    }
+
+    fn said(&self) -> (u64, bool, &str) {
+        let said = self.harness.fleet_in_use.last().unwrap();
+        (said.revision, said.uses_none, &said.refused)
+    }
+
+    fn command(&mut self, sql: &str) {
+        let query = self.harness.query(messages::Role::Admin, sql);
+        self.input(Input::Report(messages::Report::Query(query)));
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.harness.control.config().databases.keys().cloned().collect()
+    }
+}
+
+fn spec(name: &str, size: i64) -> PoolSpec {
+    PoolSpec {
+        name: name.to_owned(),
+        cluster: None,
+        db: "app".to_owned(),
+        user: None,
+        mode: "transaction".to_owned(),
+        size: RequestedSize::Fixed(size),
+        settings: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn what_another_node_has_made_is_in_force_here_and_in_the_file() {
+    let mut fixture = Fixture::new(4, "[databases]\nshared = host=h\napp = host=x\n");
+    assert_eq!(fixture.names(), ["app", "mine", "shared"]);
+    assert_eq!(fixture.harness.control.config().databases["app"].host, ["h"], "the node's own");
+    assert!(fixture.file.starts_with(OWN) && fixture.file.contains("revision 4"), "{}", fixture.file);
+    assert_eq!(fixture.said(), (4, false, "database \"app\" is defined in weir.ini:2 too"));
+    let writes = fixture.harness.pool_writes.len();
+    fixture.store_has(4, "[databases]\nshared = host=h\napp = host=x\n");
+    assert_eq!(fixture.harness.pool_writes.len(), writes, "it is there already");
+    fixture.store_has(6, "");
+    assert_eq!(fixture.names(), ["app", "mine"]);
+    assert_eq!(fixture.said(), (6, false, ""));
+}
+
+#[test]
+fn a_pool_made_here_is_one_of_all_nodes_once_the_store_has_it() {
+    let mut fixture = Fixture::new(0, "");
+    fixture.ask(PoolChange::Create(spec("new-pool", 3)));
+    let (base, revision, text) = fixture.asked();
+    assert_eq!((base, revision), (0, 1));
+    assert!(text.contains("new-pool = ") && !text.contains("mine"), "{text}");
+    assert!(!fixture.names().contains(&"new-pool".to_owned()) && fixture.harness.pool_answers.is_empty());
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    let outcome = fixture.answer().unwrap();
+    assert!(outcome.config.databases.contains_key("new-pool") && fixture.file.contains("new-pool = "));
+    assert!(fixture.harness.logged("pool \"new-pool\" created"));
+    // The news of one's own change is none.
+    let writes = fixture.harness.pool_writes.len();
+    fixture.store_has(1, &text);
+    assert_eq!((fixture.harness.pool_writes.len(), fixture.said()), (writes, (1, false, "")));
+    fixture.ask(PoolChange::Delete("new-pool".to_owned()));
+    let (base, revision, text) = fixture.asked();
+    assert!((base, revision) == (1, 2) && !text.contains("new-pool"), "{text}");
+}
+
+#[test]
+fn a_change_that_meets_another_is_made_to_that() {
+    let mut fixture = Fixture::new(4, "[databases]\nshared = host=h\n");
+    fixture.ask(PoolChange::Create(spec("new-pool", 3)));
+    fixture.asked();
+    fixture.store_has(5, "[databases]\nother = host=h\n");
+    fixture.input(Input::FleetPoolsChanged(Err(FleetPoolsError::Superseded)));
+    let (base, revision, text) = fixture.asked();
+    assert_eq!((base, revision), (5, 6));
+    assert!(text.contains("other = ") && text.contains("new-pool = ") && !text.contains("shared"), "{text}");
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    assert!(fixture.answer().is_ok());
+    assert_eq!(fixture.names(), ["app", "mine", "new-pool", "other"]);
+    // It may not fit what the other has made.
+    fixture.ask(PoolChange::Create(spec("late-pool", 3)));
+    fixture.store_has(7, "[databases]\nlate-pool = host=h\n");
+    fixture.input(Input::FleetPoolsChanged(Err(FleetPoolsError::Superseded)));
+    assert!(matches!(fixture.answer(), Err(PoolError::Exists { .. })));
+}
+
+#[test]
+fn without_the_store_only_the_nodes_own_pools_change() {
+    let mut fixture = Fixture::new(4, "[databases]\nshared = host=h\n");
+    fixture.ask(PoolChange::Update(spec("mine", 9)));
+    assert!(fixture.answer().is_ok() && fixture.harness.fleet_changes.is_empty());
+    assert!(fixture.file.contains("pool_size=9") && fixture.file.contains("shared = host=h"));
+    let before = fixture.file.clone();
+    fixture.ask(PoolChange::Delete("shared".to_owned()));
+    fixture.input(Input::FleetPoolsChanged(Err(FleetPoolsError::Failed("no lease".to_owned()))));
+    let refusal = fixture.answer().unwrap_err().to_string();
+    assert_eq!(refusal, "the pools of the fleet cannot be changed: no lease");
+    assert_eq!((&fixture.file, fixture.names().len()), (&before, 3));
+    let mut unread = Fixture { harness: Harness::with(1, MAIN), file: OWN.to_owned(), disk_is_full: false };
+    unread.ask(PoolChange::Create(spec("new-pool", 3)));
+    assert!(unread.answer().unwrap_err().to_string().contains("the store has not been read yet"));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_and_tried_again_by_reload() {
+    let mut fixture = Fixture::new(0, "");
+    fixture.disk_is_full = true;
+    fixture.store_has(4, "[databases]\nshared = host=h\n");
+    let refused = "cannot write the pools file p.ini: No space left on device";
+    assert_eq!((fixture.names().len(), fixture.said()), (1, (4, true, refused)));
+    fixture.disk_is_full = false;
+    fixture.command("RELOAD");
+    fixture.input(Input::Loaded(config(MAIN)));
+    assert_eq!(
+        (fixture.names(), fixture.said()),
+        (vec!["app".to_owned(), "mine".to_owned(), "shared".to_owned()], (4, false, ""))
+    );
+}
+
+#[test]
+fn pause_on_all_nodes_is_answered_when_all_have_paused() {
+    let mut fixture = Fixture::new(0, "");
+    fixture.command("PAUSE app FLEET");
+    let (_, revision, text) = fixture.asked();
+    assert_eq!((revision, text.as_str()), (1, ";; paused \"app\"\n"));
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    let is_pause =
+        |command: &Command| matches!(command, Command::Pause { database: Some(name), .. } if name == "app");
+    assert_eq!(fixture.harness.told.iter().filter(|(_, command)| is_pause(command)).count(), 2);
+    assert!(fixture.harness.fleet_in_use.is_empty(), "a transaction runs");
+    let request = fixture.harness.told.iter().find_map(|(_, command)| match command {
+        Command::Pause { request, .. } => Some(*request),
+        _ => None,
+    });
+    for shard in 0..2 {
+        let (request, shard) = (request.unwrap(), messages::ShardId(shard));
+        fixture.input(Input::Report(messages::Report::Done { request, shard, count: 0 }));
+    }
+    assert_eq!(fixture.said(), (1, false, ""));
+    let (request, revision) = fixture.harness.fleet_awaited.pop().unwrap();
+    assert_eq!((revision, fixture.harness.replies.len()), (1, 0));
+    fixture.input(Input::FleetPoolsUsed { request, result: Ok(()) });
+    assert_eq!(fixture.harness.tag(), "PAUSE");
+    // Once more: it is so already, and others may still be at it.
+    fixture.command("pause app fleet");
+    assert_eq!(fixture.harness.fleet_awaited.pop().unwrap().1, 1);
+    fixture.command("RESUME other FLEET");
+    assert_eq!(fixture.harness.error(), ("08P01", "database other is not paused"));
+    fixture.command("RESUME app FLEET");
+    assert_eq!(fixture.asked(), (1, 2, String::new()));
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    let is_resume =
+        |command: &Command| matches!(command, Command::Resume { database: Some(name) } if name == "app");
+    assert!(fixture.harness.told.iter().any(|(_, command)| is_resume(command)));
+    let (request, _) = fixture.harness.fleet_awaited.pop().unwrap();
+    fixture
+        .input(Input::FleetPoolsUsed { request, result: Err("not on n-2: fleet_pools is off".to_owned()) });
+    assert_eq!(fixture.harness.error(), ("55000", "not on n-2: fleet_pools is off"));
+}
+
+#[test]
+fn what_is_held_on_all_nodes_is_held_here() {
+    let mut fixture = Fixture::new(4, ";; paused all\n;; paused \"late\"\n;; disabled \"app\"\n");
+    let told = std::mem::take(&mut fixture.harness.told);
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Pause { database: None, .. })));
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Disable { disabled: true, .. })));
+    assert!(!told.iter().any(|(_, command)| matches!(command, Command::Pause { database: Some(_), .. })));
+    fixture.store_has(5, ";; paused \"late\"\n[databases]\nlate = host=h\n");
+    let told = std::mem::take(&mut fixture.harness.told);
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Resume { database: None })));
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Disable { disabled: false, .. })));
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Pause { database: Some(_), .. })));
+}
+
+#[test]
+fn the_word_is_one_of_a_fleet_only() {
+    let mut harness = Harness::with(1, "[databases]\nfleet = host=h\napp = host=h\n");
+    harness.ask("PAUSE fleet");
+    assert!(matches!(harness.told[..], [(0, Command::Pause { database: Some(_), .. })]));
+    harness.ask("PAUSE app FLEET");
+    assert_eq!(harness.error().0, "55000");
+    harness.ask("DISABLE FLEET");
+    assert_eq!(harness.error(), ("08P01", "no such database: FLEET"));
+    harness.ask("PAUSE app now");
+    assert_eq!(harness.error().0, "42601");
+    let mut harness = Harness::with(1, &MAIN.replace("app = host=h", "fleet = host=h"));
+    harness.ask("PAUSE fleet");
+    assert!(
+        matches!(harness.told[..], [(0, Command::Pause { database: Some(_), .. })]),
+        "an entry is meant first"
+    );
+    for (settings, why) in [
+        ("fleet_pools = 0", "the setting fleet_pools is off"),
+        ("pools_file =", "the setting pools_file does not name a file to keep them in"),
+    ] {
+        let mut fixture = Fixture {
+            harness: Harness::with(1, &format!("{MAIN}{settings}\n")),
+            file: String::new(),
+            disk_is_full: false,
+        };
+        fixture.store_has(3, "[databases]\nshared = host=h\n");
+        assert_eq!((fixture.names().len(), fixture.said()), (1, (3, true, why)));
+        fixture.command("PAUSE app FLEET");
+        assert_eq!(fixture.harness.error(), ("55000", why));
+    }
+}
