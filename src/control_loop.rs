@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use changes::Changes;
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use fleetagent::FleetAgent;
-use messages::{Command, Drain, Listing, Report, RequestId, ShardId, Subject};
+use messages::{Command, Drain, FleetPoolsError, Listing, Report, RequestId, ShardId, Subject};
 use panel::Panel;
 use patroni::Patroni;
 use quotaquery::QuotaQuery;
@@ -47,6 +47,9 @@ pub(crate) trait Shards {
     /// Resumes one database, or all, in the predecessor.
     fn resume_predecessor(&self, database: Option<&str>);
 }
+
+/// Why nothing can be asked of other nodes.
+const NO_FLEET: &str = "this process is not a node of a fleet (setting fleet)";
 
 /// The loop of a running process.
 pub(crate) struct ControlLoop<C> {
@@ -291,6 +294,19 @@ impl<C: Shards> ControlLoop<C> {
                 self.panel.iter().for_each(|panel| panel.set_draining(is_draining));
                 self.fleet.iter().for_each(|fleet| fleet.set_draining(is_draining));
             }
+            Output::ChangeFleetPools { base, pools } => match &self.fleet {
+                Some(fleet) => fleet.change_pools(base, pools),
+                None => {
+                    let why = FleetPoolsError::Failed(NO_FLEET.to_owned());
+                    return Some(Input::FleetPoolsChanged(Err(why)));
+                }
+            },
+            Output::FleetPoolsInUse(in_use) => {
+                self.fleet.iter().for_each(|fleet| fleet.set_pools_in_use(in_use.clone()));
+            }
+            Output::AwaitFleetPools { request, revision } => {
+                self.fleet.iter().for_each(|fleet| fleet.await_pools(request, revision));
+            }
             Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
             Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
             Output::Exit => {}
@@ -301,8 +317,7 @@ impl<C: Shards> ControlLoop<C> {
     /// The answer, if it is known at once.
     fn order_drain(&self, request: RequestId, node: String, order: Drain) -> Option<Input> {
         let Some(fleet) = &self.fleet else {
-            let result = Err("this process is not a node of a fleet (setting fleet)".to_owned());
-            return Some(Input::DrainOrdered { request, result });
+            return Some(Input::DrainOrdered { request, result: Err(NO_FLEET.to_owned()) });
         };
         fleet.order_drain(request, node, order);
         None

@@ -52,6 +52,9 @@ pub(crate) fn take_part(
 fn input(news: FleetNews) -> Input {
     match news {
         FleetNews::Peers(peers) => Input::FleetPeers(peers),
+        FleetNews::Pools(pools) => Input::FleetPools(pools),
+        FleetNews::PoolsChanged(result) => Input::FleetPoolsChanged(result),
+        FleetNews::PoolsUsed { request, result } => Input::FleetPoolsUsed { request, result },
         FleetNews::Drain(order) => Input::Drain(order),
         FleetNews::DrainOrdered { request, result } => Input::DrainOrdered { request, result },
     }

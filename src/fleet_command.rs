@@ -224,6 +224,7 @@ mod tests {
             Some("2"),
             Some("3"),
             Some("4"),
+            Some("5"),
             Some(""),
         ];
         cells.into_iter().map(|cell| cell.map(str::to_owned)).collect()
@@ -235,10 +236,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "NODE         STATE  ADDRESS  VERSION  CLIENTS  SERVERS  LEASED  WANTED  DETAIL"
+            "NODE         STATE  ADDRESS  VERSION  CLIENTS  SERVERS  LEASED  WANTED  POOLS  DETAIL"
         );
-        assert_eq!(lines[1], "a            up     h:1      1.0      12       2        3       4");
-        assert_eq!(lines[2], "longer-name  up     h:1      1.0               2        3       4");
+        assert_eq!(lines[1], "a            up     h:1      1.0      12       2        3       4       5");
+        assert_eq!(lines[2], "longer-name  up     h:1      1.0               2        3       4       5");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What SHOW FLEET shows: the state of the node, of the other nodes and of the budgets.
 
-use crate::{BudgetName, NodeId, NodeRecord, SessionId};
+use crate::{BudgetName, NodeId, NodeRecord, PoolsInUse, SessionId};
 
 /// Where a node is between its start and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct FleetStatus {
     pub servers: u32,
     /// It takes no new clients.
     pub is_draining: bool,
+    /// What it uses of the pools of all nodes.
+    pub pools: PoolsInUse,
     /// Until when the lease is certain, in microseconds of the node's clock; 0 if there is none.
     pub sure_until_us: u64,
     /// Something under the prefix that this version cannot read: the last such thing.

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::audit::Audit;
 use crate::counters::Counters;
+use crate::pools::Pools;
 use crate::rows::{Rows, own_detail};
 use crate::{FleetNews, Inbox, Order, Outside, log};
 
@@ -50,6 +51,7 @@ pub(crate) struct Agent {
     /// Slots are wanted, or allowances have changed.
     is_look_due: bool,
     rows_us: u64,
+    pools: Pools,
     /// The node's own, as logged last; 0 for none.
     number: u32,
     /// As logged last.
@@ -87,6 +89,7 @@ impl Agent {
             looked_us: 0,
             is_look_due: true,
             rows_us: 0,
+            pools: Pools::default(),
             number: 0,
             logged: (Level::Log, String::new()),
         }
@@ -155,6 +158,12 @@ impl Agent {
                 self.node.set_draining(is_draining, now_us);
                 self.rows_us = 0; // Its own row is not to be older than what the others see.
             }
+            Order::ChangePools { base, pools } => Pools::change(&mut self.node, base, pools, now_us),
+            Order::PoolsInUse(in_use) => {
+                Pools::use_them(&mut self.node, in_use, now_us);
+                self.rows_us = 0;
+            }
+            Order::AwaitPools { request, revision } => self.pools.wait(request, revision),
             Order::HandOver(answer) => {
                 self.is_handed_over = true;
                 let _ = answer.send(self.node.hand_over());
@@ -207,6 +216,9 @@ impl Agent {
         let now_us = self.now_us();
         self.carry_out(now_us);
         self.tell_of_drains();
+        if !self.is_handed_over {
+            self.pools.news(&mut self.node, now_us).into_iter().for_each(|news| (self.outside.tell)(news));
+        }
         let waited_us = now_us.saturating_sub(self.looked_us);
         if waited_us >= LOOK_US || self.is_look_due && waited_us >= LEAST_LOOK_US {
             self.look(now_us);

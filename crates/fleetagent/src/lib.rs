@@ -8,6 +8,7 @@ mod agent;
 mod audit;
 mod counters;
 mod handover;
+mod pools;
 mod rows;
 
 use std::fmt;
@@ -19,7 +20,10 @@ use std::time::Duration;
 
 use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
-use messages::{BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, RequestId, ShardId};
+use messages::{
+    BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, FleetPools, FleetPoolsError, FleetPoolsInUse,
+    RequestId, ShardId,
+};
 use pool::FleetCounts;
 use settings::{Config, FleetPeers, FleetStore};
 use telemetry::{Level, Record};
@@ -44,6 +48,17 @@ pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 pub enum FleetNews {
     /// The numbers of nodes, and where they are reached, have changed.
     Peers(FleetPeers),
+    /// The pools of all nodes, when they have been read and when they have changed.
+    Pools(FleetPools),
+    /// The answer to [`FleetAgent::change_pools`].
+    PoolsChanged(Result<(), FleetPoolsError>),
+    /// The answer to [`FleetAgent::await_pools`].
+    PoolsUsed {
+        /// From the request.
+        request: RequestId,
+        /// Which nodes use none of them, and why.
+        result: Result<(), String>,
+    },
     /// Another node has ordered this one to drain, or to end that.
     Drain(Drain),
     /// The answer to [`FleetAgent::order_drain`].
@@ -101,6 +116,15 @@ pub(crate) enum Order {
     },
     /// This node drains, or does not any more.
     Draining(bool),
+    ChangePools {
+        base: u64,
+        pools: FleetPools,
+    },
+    PoolsInUse(FleetPoolsInUse),
+    AwaitPools {
+        request: RequestId,
+        revision: u64,
+    },
     /// Another process takes over: it goes on as this node.
     HandOver(SyncSender<Handover>),
     /// It does not.
@@ -235,6 +259,21 @@ impl FleetAgent {
     /// This node drains, or does not any more: others see it.
     pub fn set_draining(&self, is_draining: bool) {
         let _ = self.contact.orders.send(Order::Draining(is_draining));
+    }
+
+    /// Has these be the pools of all nodes, if those of revision `base` are now; [`FleetNews::PoolsChanged`] answers.
+    pub fn change_pools(&self, base: u64, pools: FleetPools) {
+        let _ = self.contact.orders.send(Order::ChangePools { base, pools });
+    }
+
+    /// What this node uses of the pools of all nodes: others see it.
+    pub fn set_pools_in_use(&self, in_use: FleetPoolsInUse) {
+        let _ = self.contact.orders.send(Order::PoolsInUse(in_use));
+    }
+
+    /// Waits until every node has dealt with this revision of the pools; [`FleetNews::PoolsUsed`] answers.
+    pub fn await_pools(&self, request: RequestId, revision: u64) {
+        let _ = self.contact.orders.send(Order::AwaitPools { request, revision });
     }
 
     /// Stops talking to the store: another process goes on as this node, with this line in its note ([`from_note`]). Empty if the thread does not answer

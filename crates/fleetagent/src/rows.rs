@@ -1,7 +1,8 @@
 //! What the node knows of its fleet, as rows for SHOW FLEET and SHOW FLEET_BUDGETS.
 
 use fleet::{
-    BudgetKind, BudgetStatus, FleetStatus, NodeRecord, NodeState, NodeStatus, PeerState, ReclaimStatus,
+    BudgetKind, BudgetStatus, FleetStatus, NodeRecord, NodeState, NodeStatus, PeerState, PoolsInUse,
+    ReclaimStatus,
 };
 use messages::{FleetBudgetRow, FleetNodeRow};
 
@@ -55,8 +56,12 @@ fn own_row(row: FleetNodeRow, status: &FleetStatus) -> FleetNodeRow {
         state: own_state(status),
         clients: Some(status.clients),
         servers: Some(status.servers),
+        pools: Some(status.pools.revision),
         leased: status.budgets.iter().map(|budget| u64::from(budget.leased_here)).sum(),
-        detail: own_detail(status),
+        detail: match own_detail(status) {
+            detail if detail.is_empty() => pools_detail(&status.pools),
+            detail => detail,
+        },
         ..row
     }
 }
@@ -68,7 +73,18 @@ fn with_record(row: FleetNodeRow, state: &'static str, record: &NodeRecord) -> F
         version: record.version.clone(),
         clients: Some(record.clients),
         servers: Some(record.servers),
+        pools: Some(record.pools.revision),
+        detail: pools_detail(&record.pools),
         ..row
+    }
+}
+
+/// What a node does not use of the pools of all nodes.
+fn pools_detail(pools: &PoolsInUse) -> String {
+    match (pools.refused.as_str(), pools.uses_none) {
+        ("", _) => String::new(),
+        (why, true) => format!("the pools of the fleet are not used: {why}"),
+        (why, false) => format!("pools of the fleet are left out: {why}"),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct FleetNodeRow {
     pub leased: u64,
     /// Slots that it would use.
     pub wanted: u64,
+    /// Which revision of the pools of all nodes it has dealt with; none of a node that is gone.
+    pub pools: Option<u64>,
     /// What is wrong, and what follows; empty if nothing is.
     pub detail: String,
 }

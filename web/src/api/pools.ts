@@ -80,6 +80,6 @@ export function remove(name: string): Promise<void> {
 }
 
 /** Answers at once, or with a message when the action is begun and will take its time. */
-export function act(name: string, action: PoolAction): Promise<{ message: string } | undefined> {
-  return call('POST', `/databases/${encodeURIComponent(name)}/${action}`, action === 'kill' ? { confirm: name } : {});
+export function act(name: string, action: PoolAction, nodes: 'this' | 'all' = 'this'): Promise<{ message: string } | undefined> {
+  return call('POST', `/databases/${encodeURIComponent(name)}/${action}${nodes === 'all' ? '?fleet=true' : ''}`, action === 'kill' ? { confirm: name } : {});
 }

@@ -19,8 +19,8 @@ use crate::pools::{
     rules,
 };
 
-/// How often a change is made again because another node was first.
-const ATTEMPTS: u8 = 10;
+/// How often a change is made again because another node was first: as often as ten nodes need that all make changes all the time.
+const ATTEMPTS: u8 = 100;
 
 /// Queued changes, and the one in progress.
 #[derive(Debug, Default)]

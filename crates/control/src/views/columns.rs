@@ -375,6 +375,7 @@ columns! {
         Servers: int "servers",
         Leased: numeric "leased",
         Wanted: numeric "wanted",
+        Pools: numeric "pools",
         Detail: text "detail",
     }
 }

@@ -280,6 +280,7 @@ fn fleet_nodes() -> Listing {
         servers: Some(6),
         leased: 5,
         wanted: 5,
+        pools: Some(3),
         ..FleetNodeRow::default()
     }])
 }

@@ -20,6 +20,7 @@ fn node(row: &FleetNodeRow) -> Vec<Cell> {
         count(row.servers),
         Cell::Sum(row.leased),
         Cell::Sum(row.wanted),
+        row.pools.map_or(Cell::Null, Cell::Sum),
         row.detail.as_str().into(),
     ]
 }

@@ -344,6 +344,17 @@ impl Node {
         self.pools.take()
     }
 
+    /// Whether all nodes have dealt with this revision of the pools: those that use none of it, and why. None while some have not, or nothing is known of others.
+    #[must_use]
+    pub fn pools_used(&self, revision: u64, now_us: u64) -> Option<Vec<(NodeId, String)>> {
+        let is_behind = |record: &NodeRecord| record.pools.revision < revision;
+        if !context!(self, now_us).can_swap || self.live.values().any(is_behind) {
+            return None;
+        }
+        let without = self.live.iter().filter(|(_, record)| record.pools.uses_none);
+        Some(without.map(|(id, record)| (id.clone(), record.pools.refused.clone())).collect())
+    }
+
     /// Says in the node's record which pools it uses.
     pub fn set_pools_in_use(&mut self, pools: PoolsInUse, now_us: u64) {
         if self.pools_in_use != pools {

@@ -20,6 +20,7 @@ impl Node {
             clients: self.clients,
             servers: self.servers,
             is_draining: self.is_draining,
+            pools: self.pools_in_use.clone(),
             sure_until_us: if is_sure { sure_until_us } else { 0 },
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),

@@ -8,12 +8,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::Json;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Authorized, Operate};
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, QueryParameters};
 use crate::control_client::{ControlClient, ControlError};
 use crate::failure::{Failure, FailureBody};
 use crate::routes::Routes;
@@ -36,14 +36,23 @@ struct Accepted {
     message: &'static str,
 }
 
+/// On which nodes of the fleet.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct NodesQuery {
+    /// On all nodes, also those that come later; the answer comes when every node has done it. Of pause, resume, enable and disable.
+    fleet: Option<bool>,
+}
+
 /// Pauses, resumes, reconnects, enables or disables a database. A pause that still waits for transactions answers 202.
 #[utoipa::path(post, path = "/api/v1/databases/{name}/{verb}",
-    params(("name" = String, Path), ("verb" = String, Path, description = "pause, resume, reconnect, enable or disable")),
+    params(("name" = String, Path), ("verb" = String, Path, description = "pause, resume, reconnect, enable or disable"), NodesQuery),
     responses((status = 204), (status = 202, body = Accepted), (status = 404, body = FailureBody), (status = 409, body = FailureBody)))]
 async fn act(
     _: Authorized<Operate>,
     extract::State(control_client): extract::State<Arc<ControlClient>>,
     Path((name, verb)): Path<(String, String)>,
+    QueryParameters(NodesQuery { fleet }): QueryParameters<NodesQuery>,
 ) -> Result<Response, Failure> {
     let word = match verb.as_str() {
         "pause" => "PAUSE",
@@ -53,7 +62,12 @@ async fn act(
         "disable" => "DISABLE",
         _ => return Err(Failure::NotFound),
     };
-    match command(&control_client, word, name).await {
+    let outcome = match fleet {
+        Some(true) if word == "RECONNECT" => return Err(Failure::NotFound),
+        Some(true) => control_client.host_command(word, name, "FLEET".to_owned()).await,
+        _ => command(&control_client, word, name).await,
+    };
+    match outcome {
         Err(ControlError::TimedOut) if word == "PAUSE" => {
             let message = "The database is being paused: running transactions are completed first.";
             Ok((StatusCode::ACCEPTED, Json(Accepted { message })).into_response())

@@ -59,6 +59,9 @@ struct FleetNodeView {
     leased: u64,
     /// Slots that it would use.
     wanted: u64,
+    /// Which revision of the pools of all nodes it has dealt with; null of a node that is gone.
+    #[schema(required)]
+    pools: Option<u64>,
     /// What is wrong, and what follows.
     #[schema(required)]
     detail: Option<String>,
@@ -163,6 +166,7 @@ fn node(row: ViewRow<'_, FleetColumn>) -> FleetNodeView {
         servers: count(FleetColumn::Servers),
         leased: row.number(FleetColumn::Leased),
         wanted: row.number(FleetColumn::Wanted),
+        pools: count(FleetColumn::Pools),
         detail: text(FleetColumn::Detail),
     }
 }
@@ -214,6 +218,7 @@ mod tests {
             (FleetColumn::Servers, Cell::Number(4)),
             (FleetColumn::Leased, Cell::Sum(3)),
             (FleetColumn::Wanted, Cell::Sum(5)),
+            (FleetColumn::Pools, Cell::Sum(7)),
             (FleetColumn::Detail, Cell::from("")),
         ];
         let gone: &[_] = &[
@@ -226,9 +231,9 @@ mod tests {
         let fleet = serde_json::to_value(Fleet::of(&rows_of(&[gone, own]), &rows_of(&[]), None)).expect("JSON");
         let expected = json!([
             {"node": "c", "is_own": false, "state": "gone", "address": null, "version": null, "clients": null, "servers": null,
-             "leased": 0, "wanted": 0, "detail": "why"},
+             "leased": 0, "wanted": 0, "pools": null, "detail": "why"},
             {"node": "b", "is_own": true, "state": "a state of a later version", "address": "10.0.0.2:6432", "version": "0.3.0",
-             "clients": 0, "servers": 4, "leased": 3, "wanted": 5, "detail": null},
+             "clients": 0, "servers": 4, "leased": 3, "wanted": 5, "pools": 7, "detail": null},
         ]);
         assert_eq!((&fleet["node"], &fleet["nodes"]), (&json!("b"), &expected));
     }
