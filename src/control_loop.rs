@@ -289,6 +289,21 @@ impl<C: Shards> ControlLoop<C> {
                 self.shards.close_tcp();
             }
             Output::HandOver { line, note } => return self.hand_over(&line, note),
+            output @ (Output::OrderDrain { .. }
+            | Output::Draining(_)
+            | Output::ChangeFleetPools { .. }
+            | Output::FleetPoolsInUse(_)
+            | Output::AwaitFleetPools { .. }) => return self.act_in_fleet(output),
+            Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
+            Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
+            Output::Exit => {}
+        }
+        None
+    }
+
+    /// What concerns the other nodes of the fleet; the answer, if it is known at once.
+    fn act_in_fleet(&self, output: Output) -> Option<Input> {
+        match output {
             Output::OrderDrain { request, node, order } => return self.order_drain(request, node, order),
             Output::Draining(is_draining) => {
                 self.panel.iter().for_each(|panel| panel.set_draining(is_draining));
@@ -307,9 +322,7 @@ impl<C: Shards> ControlLoop<C> {
             Output::AwaitFleetPools { request, revision } => {
                 self.fleet.iter().for_each(|fleet| fleet.await_pools(request, revision));
             }
-            Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
-            Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
-            Output::Exit => {}
+            _ => {}
         }
         None
     }

@@ -102,6 +102,9 @@ impl World {
                     | Output::CloseTcp
                     | Output::HandOver { .. }
                     | Output::ResumePredecessor { .. }
+                    | Output::ChangeFleetPools { .. }
+                    | Output::FleetPoolsInUse(_)
+                    | Output::AwaitFleetPools { .. }
                     | Output::StrayCancel { .. } => {}
                 }
             }

@@ -215,8 +215,11 @@ impl Pools {
     pub(crate) fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
         let is_own = |writing: &mut Writing| matches!(writing, Writing::Asked(asked, _) if *asked == call);
         let Some(Writing::Asked(_, change)) = self.writing.take_if(is_own) else { return };
+        let is_made = matches!(&self.known, Known::Pools(known)
+            if known.revision == change.pools.revision && known.text == change.pools.text);
         let is_seen = !matches!(&self.known, Known::Pools(known) if known.revision == change.base);
         match why {
+            Some(_) if is_made => self.results.push_back((change.number, Ok(()))),
             Some(why) => {
                 self.results.push_back((change.number, Err(PoolsError::Unanswered(why.to_owned()))));
             }

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use weir_fleet::{
-    Allowance, Backend, BudgetKind, BudgetName, CallId, DrainError, DrainOrder, Event, Node, NodeConfig,
-    NodeRecord, NodeState, Object, ObjectName, PeerState, Request, Revision, SessionId, Usage,
+    Allowance, Backend, BudgetKind, BudgetName, CallId, DrainError, DrainOrder, Event, FleetPools, Node,
+    NodeConfig, NodeRecord, NodeState, Object, ObjectName, PeerState, PoolsChange, PoolsError, PoolsInUse,
+    Request, Revision, SessionId, Usage,
 };
 
 const LEASE_US: u64 = 10_000_000;
@@ -628,4 +629,115 @@ fn a_node_hears_its_own_orders_however_many_others_there_are() {
     bench.put(drain_object("b"), "weir-fleet 1\ndrain 0000000000000007 new-clients by a\n");
     assert_eq!(bench.node.take_drain_order(), Some(DrainOrder::NewClients));
     assert!(!bench.objects.contains_key(&drain_object("b")));
+}
+
+fn pools_object() -> ObjectName {
+    ObjectName(vec!["pools".to_owned()])
+}
+
+fn change(base: u64, text: &str) -> PoolsChange {
+    let pools = FleetPools { revision: base + 1, by: None, text: text.as_bytes().into() };
+    PoolsChange { number: base + 1, base, pools }
+}
+
+/// The call of the last change that was asked for.
+fn pools_call(bench: &Bench) -> CallId {
+    let call = |request: &Request| match request {
+        Request::Swap { call, name, .. } if *name == pools_object() => Some(*call),
+        _ => None,
+    };
+    bench.requests.iter().rev().find_map(call).expect("a change")
+}
+
+#[test]
+fn pools_are_given_out_when_they_change_and_changed_by_swaps() {
+    let mut bench = Bench::with_budget(10, 2);
+    assert_eq!(bench.node.take_pools(), Some(FleetPools::default()), "there are none");
+    bench.node.change_pools(change(0, "one\n"), bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.next_pools_result(), Some((1, Ok(()))));
+    assert_eq!(bench.objects[&pools_object()].1, b"weir-fleet 1\nrevision 1 by b\none\n");
+    let seen = bench.node.take_pools().expect("news");
+    assert_eq!((seen.revision, seen.by.as_deref(), &*seen.text), (1, Some("b"), &b"one\n"[..]));
+    assert_eq!(bench.node.take_pools(), None);
+    bench.put(pools_object(), "weir-fleet 1\nrevision 4 by a\n");
+    assert_eq!(bench.node.take_pools().map(|pools| pools.revision), Some(4));
+    bench.node.change_pools(change(1, "late"), bench.now_us);
+    assert_eq!(bench.node.next_pools_result(), Some((2, Err(PoolsError::Superseded))));
+    bench.write(pools_object(), None);
+    assert_eq!(bench.node.take_pools().map(|pools| pools.revision), Some(0), "they were removed");
+    bench.put(pools_object(), "something else");
+    assert!(bench.node.status(bench.now_us).foreign.is_some() && bench.node.take_pools().is_none());
+    bench.node.change_pools(change(0, "over it"), bench.now_us);
+    assert!(matches!(bench.node.next_pools_result(), Some((1, Err(PoolsError::Foreign(_))))));
+    assert_eq!(bench.objects[&pools_object()].1, b"something else");
+}
+
+#[test]
+fn a_change_of_pools_that_was_not_the_first_is_superseded_once_the_first_is_seen() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.is_up = false;
+    bench.node.change_pools(change(0, "one"), bench.now_us);
+    bench.settle();
+    bench.node.handle(Event::Conflict { call: pools_call(&bench) }, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.next_pools_result(), None, "by whom, is not known yet");
+    bench.write(pools_object(), Some(b"weir-fleet 1\nrevision 1 by a\ntwo".to_vec()));
+    assert_eq!(bench.node.next_pools_result(), Some((1, Err(PoolsError::Superseded))));
+    bench.node.take_pools();
+    // It may never be seen.
+    bench.node.change_pools(change(1, "three"), bench.now_us);
+    bench.settle();
+    bench.node.handle(Event::Conflict { call: pools_call(&bench) }, bench.now_us);
+    bench.is_up = true;
+    bench.pass(5 * SECOND);
+    assert!(matches!(bench.node.next_pools_result(), Some((2, Err(PoolsError::Unanswered(_))))));
+}
+
+#[test]
+fn a_change_of_pools_without_an_answer_is_made_if_it_is_seen() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.is_up = false;
+    for (base, is_seen) in [(0, false), (0, true)] {
+        bench.node.change_pools(change(base, "one"), bench.now_us);
+        bench.settle();
+        if is_seen {
+            bench.write(pools_object(), Some(b"weir-fleet 1\nrevision 1 by b\none".to_vec()));
+        }
+        let (call, why) = (pools_call(&bench), "gone".to_owned());
+        bench.node.handle(Event::Unanswered { call, why: why.clone() }, bench.now_us);
+        let expected = if is_seen { Ok(()) } else { Err(PoolsError::Unanswered(why)) };
+        assert_eq!(bench.node.next_pools_result(), Some((1, expected)));
+    }
+    let long = "x".repeat(800_000);
+    bench.node.change_pools(change(1, &long), bench.now_us);
+    assert_eq!(bench.node.next_pools_result(), Some((2, Err(PoolsError::TooLong(800_000, 750_000)))));
+    bench.pass(LEASE_US);
+    bench.node.change_pools(change(1, "one"), bench.now_us);
+    assert_eq!(bench.node.next_pools_result(), Some((2, Err(PoolsError::NoStore))));
+}
+
+#[test]
+fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.see("a", 3);
+    let record = |bench: &mut Bench, uses_none| {
+        let pools = PoolsInUse { revision: 5, uses_none, refused: "why".to_owned() };
+        let record = NodeRecord { pools, ..bench.records["b"].clone() };
+        let watch = bench.watch.unwrap();
+        let event = Event::NodeSeen { watch, id: "a".into(), record };
+        bench.node.handle(event, bench.now_us);
+    };
+    let in_use = PoolsInUse { revision: 5, ..PoolsInUse::default() };
+    bench.node.set_pools_in_use(in_use.clone(), bench.now_us);
+    bench.settle();
+    assert_eq!(bench.records["b"].pools, in_use, "it is written at once");
+    let (watch, own) = (bench.watch.unwrap(), bench.records["b"].clone());
+    bench.node.handle(Event::NodeSeen { watch, id: "b".into(), record: own }, bench.now_us);
+    assert_eq!(bench.node.pools_used(5, bench.now_us), None, "a has not");
+    record(&mut bench, false);
+    assert_eq!(bench.node.pools_used(5, bench.now_us), Some(vec![]));
+    assert_eq!(bench.node.pools_used(6, bench.now_us), None);
+    record(&mut bench, true);
+    assert_eq!(bench.node.pools_used(4, bench.now_us), Some(vec![("a".into(), "why".to_owned())]));
 }

@@ -52,6 +52,14 @@ pub fn pools(bytes: &[u8]) {
         }
     };
     assert_eq!(pools.bytes(), bytes);
+    let (own, revision, of_fleet) = pools.parts();
+    let joined = PoolsText::of_parts(&own, revision, of_fleet.bytes());
+    let (again, same_revision, same) = joined.parts();
+    assert_eq!((same_revision, same.bytes()), (revision, of_fleet.bytes()));
+    assert!(again.bytes().starts_with(own.bytes()));
+    let mut held = of_fleet.clone();
+    held.set_holds(&of_fleet.holds());
+    assert_eq!(held.holds(), of_fleet.holds());
     let name = "a-new-name";
     let pairs = [("host", "it's"), ("dbname", "a b")].map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut changed = pools.clone();

@@ -1510,6 +1510,11 @@ export interface components {
             node: string;
             /**
              * Format: int64
+             * @description Which revision of the pools of all nodes it has dealt with; null of a node that is gone.
+             */
+            pools: number | null;
+            /**
+             * Format: int64
              * @description Server connections; null of a node that is gone.
              */
             servers: number | null;
@@ -2714,7 +2719,10 @@ export interface operations {
     };
     act: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description On all nodes, also those that come later; the answer comes when every node has done it. Of pause, resume, enable and disable. */
+                fleet?: boolean;
+            };
             header?: never;
             path: {
                 name: string;

@@ -33,7 +33,7 @@ pub(crate) struct PoolEditor {
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Of a pool.
-    Change { request: PoolRequest, attempts: u8 },
+    Change { request: Box<PoolRequest>, attempts: u8 },
     /// Of what is held on all nodes.
     Hold { request: RequestId, order: HoldOrder, attempts: u8 },
     /// These are the pools of all nodes.
@@ -44,7 +44,7 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) enum Then {
     Nothing,
-    Answer(PoolRequest, PoolOutcome),
+    Answer(Box<PoolRequest>, PoolOutcome),
     /// Until they are so on all nodes.
     Await(RequestId),
 }
@@ -56,7 +56,7 @@ enum Step {
     /// The store is asked to have these.
     Asking(Job, Option<PoolOutcome>, FleetPools),
     /// A change to this node's own pools is being written.
-    Writing(PoolRequest, PoolsText, PoolOutcome),
+    Writing(Box<PoolRequest>, PoolsText, PoolOutcome),
     /// Pools of all nodes are being written.
     Adopting(PoolsText, FleetPools, Then),
 }
@@ -73,7 +73,7 @@ struct Prepared {
 impl Control {
     /// Queues a change.
     pub(crate) fn pool_request(&mut self, request: PoolRequest) {
-        self.queue_pool_job(Job::Change { request, attempts: 0 });
+        self.queue_pool_job(Job::Change { request: Box::new(request), attempts: 0 });
     }
 
     /// The same; what all nodes have already comes before what is to be changed.
@@ -130,7 +130,7 @@ impl Control {
         }
     }
 
-    fn change_pool(&mut self, request: PoolRequest, attempts: u8, text: &PoolsText) {
+    fn change_pool(&mut self, request: Box<PoolRequest>, attempts: u8, text: &PoolsText) {
         match self.prepare(&request, text) {
             Ok(Prepared { outcome, .. }) if request.preview => self.answer_pool(request.id, Ok(outcome)),
             Ok(Prepared { of_fleet: Some((base, pools)), outcome, .. }) => {

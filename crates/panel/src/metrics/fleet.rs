@@ -35,6 +35,9 @@ pub(super) fn write(
     }
     let help = "How many nodes the fleet may have (fleet_nodes).";
     page.single(&gauge("weir.fleet.nodes_limit", NODES, help), f64::from(node_limit));
+    let help = "Which revision of the pools of all nodes this node has dealt with (fleet_pools).";
+    let revision = number(own.number(FleetColumn::Pools));
+    page.single(&gauge("weir.fleet.pools_revision", MetricUnit::Number(""), help), revision);
     write_budgets(page, budgets);
 }
 

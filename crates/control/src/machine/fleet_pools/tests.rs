@@ -41,10 +41,12 @@ impl Fixture {
             if self.harness.pool_reads > reads {
                 next = Some(Input::PoolsRead(Ok(self.file.clone().into_bytes())));
             } else if let Some(written) = self.harness.pool_writes.get(writes).cloned() {
-                next = Some(Input::PoolsWritten(match self.disk_is_full {
-                    true => Err(WriteFault::Io("No space left on device".to_owned())),
-                    false => Ok(self.file = written),
-                }));
+                let full = || WriteFault::Io("No space left on device".to_owned());
+                let is_written = (!self.disk_is_full).then_some(()).ok_or_else(full);
+                if is_written.is_ok() {
+                    self.file = written;
+                }
+                next = Some(Input::PoolsWritten(is_written));
             }
         }
     }
