@@ -13,6 +13,7 @@ mod node;
 mod peers;
 mod reclaim;
 mod reports;
+mod shared;
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod status;
 #[allow(missing_docs, reason = "many fields say all by their names")]
@@ -23,6 +24,7 @@ pub use budget::{BudgetKind, BudgetName, Division};
 pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
 pub use node::Node;
 pub use peers::{NumberedNode, PeerNumbers};
+pub use shared::{ExternalUsage, SharedUsage, UsageFigure, UsageKind, UsageName};
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
     Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, Request, Revision, SessionId,

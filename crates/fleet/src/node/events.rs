@@ -38,6 +38,7 @@ impl Node {
                     None if self.peers.swapped(call, revision) => {}
                     None => {
                         self.drains.swapped(call, revision, &self.config.id);
+                        self.shared.swapped(call, revision, &context!(self, now_us));
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
                         }
@@ -81,6 +82,7 @@ impl Node {
         self.reports.not_swapped(call, now_us);
         self.drains.not_swapped(call, why, now_us);
         self.peers.not_swapped(call, now_us);
+        self.shared.not_swapped(call, &context!(self, now_us));
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -98,6 +100,8 @@ impl Node {
         self.reports.after_snapshot(objects);
         self.drains.after_snapshot(objects);
         self.peers.after_snapshot(objects);
+        self.shared.after_snapshot(objects);
+        self.shared.plan(&context!(self, now_us));
         self.note_all_orphans(now_us);
     }
 
@@ -110,6 +114,7 @@ impl Node {
         if before == Some(session) {
             return;
         }
+        self.shared.touch();
         if let Some(before) = before {
             self.reclaim.node_gone(&id, before, now_us);
         }
@@ -121,6 +126,8 @@ impl Node {
             self.reclaim.node_gone(id, record.session, now_us);
             self.reports.node_gone();
             self.peers.touch();
+            self.shared.touch();
+            self.shared.plan(&context!(self, now_us));
             self.touch_entries_of(id, now_us);
         }
     }
@@ -148,6 +155,7 @@ impl Node {
         let (id, session) = (&self.config.id, self.membership.session());
         let drains = |drains: &mut Drains| drains.heard(object, id, session);
         let result = self.reports.heard(object).or_else(|| self.peers.heard(object));
+        let result = result.or_else(|| self.shared.heard(object));
         if let Some(result) = result.or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));
