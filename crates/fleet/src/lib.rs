@@ -11,6 +11,7 @@ mod ledgers;
 mod membership;
 mod node;
 mod peers;
+pub mod probe;
 mod reclaim;
 mod reports;
 mod shared;

@@ -9,6 +9,7 @@ mod audit;
 mod counters;
 mod handover;
 mod rows;
+mod shared_limits;
 
 use std::fmt;
 use std::io;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
-use messages::{BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, RequestId, ShardId};
+use messages::{BackendRow, Command, Drain, FleetBudgetRow, FleetLimitRow, FleetNodeRow, RequestId, ShardId};
 use pool::FleetCounts;
 use settings::{Config, FleetPeers, FleetStore};
 use telemetry::{Level, Record};
@@ -269,6 +270,12 @@ impl FleetAgent {
     #[must_use]
     pub fn budgets(&self) -> Vec<FleetBudgetRow> {
         self.rows().budgets.clone()
+    }
+
+    /// For SHOW FLEET_LIMITS; at most half a second old.
+    #[must_use]
+    pub fn limits(&self) -> Vec<FleetLimitRow> {
+        self.rows().limits.clone()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

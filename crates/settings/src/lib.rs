@@ -62,7 +62,7 @@ pub use diff::{Change, changes};
 pub use etcd_url::{EtcdEndpoint, EtcdUrl, EtcdUrlError, EtcdUser};
 pub use files::Files;
 pub use finding::{Finding, Origin, Severity};
-pub use fleet::{END_CLIENTS, FleetStore, is_node_id};
+pub use fleet::{END_CLIENTS, FleetLimits, FleetStore, is_node_id};
 pub use fleet_peers::{FleetPeer, FleetPeers};
 pub use global::{GLOBAL, Global};
 pub use identifier::truncate_identifier;

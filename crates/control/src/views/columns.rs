@@ -398,6 +398,18 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW FLEET_LIMITS.
+    FleetLimitColumn {
+        Kind: text "kind",
+        Database: text "database",
+        User: text "user",
+        Limit: int "limit",
+        Clients: int "clients",
+        External: int "external",
+    }
+}
+
+columns! {
     /// The columns of SHOW QUOTAS.
     QuotaColumn {
         Subject: text "subject",
@@ -411,6 +423,7 @@ columns! {
         PeriodEnds: text "period_ends",
         State: text "state",
         Members: numeric "members",
+        External: numeric "external",
     }
 }
 
@@ -545,6 +558,9 @@ pub const FLEET: TypedView<FleetColumn> = TypedView::new("FLEET");
 
 /// SHOW FLEET_BUDGETS.
 pub const FLEET_BUDGETS: TypedView<FleetBudgetColumn> = TypedView::new("FLEET_BUDGETS");
+
+/// SHOW FLEET_LIMITS.
+pub const FLEET_LIMITS: TypedView<FleetLimitColumn> = TypedView::new("FLEET_LIMITS");
 
 /// SHOW QUOTAS.
 pub const QUOTAS: TypedView<QuotaColumn> = TypedView::new("QUOTAS");

@@ -5,7 +5,7 @@
 //! are used, after a second, others after ten. What is used in a period counts until the period is over, whether its node is there or not; what is used at the moment counts
 //! while the session that wrote it has a lease, and this node has one, too.
 
-mod text;
+pub(crate) mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -29,13 +29,13 @@ const KINDS: [(&str, UsageKind); 4] = [
 
 /// What a node has written that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Contents {
-    pub(super) session: SessionId,
-    pub(super) amounts: BTreeMap<UsageName, u64>,
+pub(crate) struct Contents {
+    pub(crate) session: SessionId,
+    pub(crate) amounts: BTreeMap<UsageName, u64>,
 }
 
 /// What of it cannot be read is the error.
-pub(super) fn read(contents: &[u8]) -> Result<Contents, String> {
+pub(crate) fn read(contents: &[u8]) -> Result<Contents, String> {
     if contents.len() > MOST_READ_BYTES {
         return Err(format!("{} bytes, more than {MOST_READ_BYTES}", contents.len()));
     }
@@ -70,7 +70,7 @@ fn read_figure(line: &str) -> Option<(UsageName, u64)> {
     (is_period || is_now).then_some((name, amount))
 }
 
-pub(super) fn write(contents: &Contents) -> Vec<u8> {
+pub(crate) fn write(contents: &Contents) -> Vec<u8> {
     let Contents { session, amounts } = contents;
     let mut text = format!("{FORMAT}\nsession {:016x}\n", session.0);
     amounts.iter().for_each(|(name, amount)| write_figure(name, *amount, &mut text));
