@@ -265,6 +265,11 @@ fn a_session_that_is_over_does_not_count_before_the_next_has_written() {
     world.tell(|watch| Event::NodeSeen { watch, id: "a".into(), record: record.clone() });
     world.run(1);
     assert_eq!(world.external("b", &clients()), 0);
+    world.kill("a");
+    world.start("a", 9);
+    world.uses("a", clients(), 3, 10);
+    world.run(8);
+    assert_eq!(world.external("b", &clients()), 3, "the same figure, written by the session that runs");
 }
 
 #[test]

@@ -14,12 +14,17 @@ use settings::Config;
 /// The accounts of quotas are read so often; their thread collects what was used as often.
 const QUOTAS_US: u64 = 500_000;
 
+/// No more of them are told to the node.
+const MOST_QUOTAS: usize = 4_096;
+
 /// What is shared without slots.
 pub(crate) struct SharedLimits {
     counts: Arc<dyn FleetCounts>,
     config: Arc<Config>,
-    /// Of quotas, as read last.
+    /// Of quotas, as read last: those of which most is used, in parts of their limits.
     quotas: Vec<UsageFigure>,
+    /// How many more there are.
+    left_out: usize,
     /// When they are read next.
     quotas_us: u64,
     external: ExternalClients,
@@ -31,6 +36,7 @@ impl SharedLimits {
             counts,
             config,
             quotas: Vec::new(),
+            left_out: 0,
             quotas_us: 0,
             external: ExternalClients::default(),
         }
@@ -46,23 +52,33 @@ impl SharedLimits {
         let limits = self.config.global.fleet_limits;
         if now_us >= self.quotas_us {
             self.quotas_us = now_us + QUOTAS_US;
-            self.quotas = if limits.quotas { self.read_quotas() } else { Vec::new() };
+            (self.quotas, self.left_out) =
+                if limits.quotas { self.read_quotas() } else { Default::default() };
         }
         let mut figures = self.quotas.clone();
         if limits.clients {
             figures.extend(self.clients().iter().map(figure));
         }
-        let usage = SharedUsage { clients: limits.clients, quotas: limits.quotas, figures, wall_s };
+        let SharedLimits { left_out, .. } = *self;
+        let usage = SharedUsage { clients: limits.clients, quotas: limits.quotas, figures, left_out, wall_s };
         node.set_shared_usage(usage, now_us);
         if let Some(external) = node.next_external_usage(now_us) {
             self.set_external(&external);
         }
     }
 
-    fn read_quotas(&self) -> Vec<UsageFigure> {
-        let mut figures = Vec::new();
-        self.counts.with_quotas(&mut |book| figures.extend(book.shared().into_iter().map(figure_of_quota)));
-        figures
+    fn read_quotas(&self) -> (Vec<UsageFigure>, usize) {
+        let mut quotas: Vec<SharedQuota> = Vec::new();
+        self.counts.with_quotas(&mut |book| quotas = book.shared());
+        let left_out = quotas.len().saturating_sub(MOST_QUOTAS);
+        if left_out > 0 {
+            // The thread has no time for all of them: slots wait for it, too.
+            let share =
+                |quota: &SharedQuota| u128::from(quota.used) * 1_000_000 / u128::from(quota.limit.max(1));
+            quotas.select_nth_unstable_by_key(MOST_QUOTAS, |quota| std::cmp::Reverse(share(quota)));
+            quotas.truncate(MOST_QUOTAS);
+        }
+        (quotas.into_iter().map(figure_of_quota).collect(), left_out)
     }
 
     fn set_external(&mut self, external: &ExternalUsage) {

@@ -17,7 +17,8 @@ impl Process {
             amount: pool.demand.into(),
             limit: 1_000,
         });
-        let usage = SharedUsage { clients: true, quotas: false, figures: figures.collect(), wall_s: 1 };
+        let usage =
+            SharedUsage { clients: true, quotas: false, figures: figures.collect(), left_out: 0, wall_s: 1 };
         self.node.set_shared_usage(usage, clock_us);
         if let Some(external) = self.node.next_external_usage(clock_us) {
             self.external = external;

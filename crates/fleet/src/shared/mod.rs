@@ -81,6 +81,8 @@ pub struct SharedUsage {
     pub quotas: bool,
     /// What is used of those limits that are set.
     pub figures: Vec<UsageFigure>,
+    /// How many figures were left out, since there are too many.
+    pub left_out: usize,
     /// The time, in seconds since 1970: figures of periods that are over are forgotten.
     pub wall_s: u64,
 }
@@ -129,15 +131,18 @@ pub(crate) struct Shared {
     spent: Option<NodeId>,
     retry_us: u64,
     conflicts: u32,
+    /// Of what the node uses: not in its object, and not given by the caller.
     left_out: usize,
+    not_given: usize,
 }
 
 impl Shared {
     /// What the node uses.
     pub(crate) fn set(&mut self, usage: SharedUsage, context: &Context<'_>) {
-        let SharedUsage { clients, quotas, figures, wall_s } = usage;
+        let SharedUsage { clients, quotas, figures, left_out, wall_s } = usage;
         self.has_changed |= (clients, quotas) != (self.clients, self.quotas);
         (self.clients, self.quotas, self.wall_s) = (clients, quotas, wall_s);
+        self.not_given = left_out;
         let of = |UsageFigure { name, amount, limit }| (name, (amount, limit));
         self.own = figures.into_iter().map(of).filter(|(name, _)| self.is_shared(name)).collect();
         self.plan(context);
@@ -154,7 +159,7 @@ impl Shared {
 
     /// How many of the node's figures have no room in its object.
     pub(crate) fn left_out(&self) -> usize {
-        self.left_out
+        self.left_out + self.not_given
     }
 
     /// An object as the watch shows it. Err: what of it cannot be read; None: not one of these.

@@ -143,6 +143,10 @@ mod tests {
         assert_eq!(read(&text), Ok(contents));
         let text = String::from_utf8_lossy(&text).into_owned();
         assert_eq!(text.lines().count(), 2 + amounts.len());
+        assert!(
+            text.lines().all(|line| !line.contains(char::is_control)),
+            "it is shown in a line of a terminal"
+        );
         assert!(text.starts_with("weir-fleet 1\nsession 00000000000000ab\nclients 3 0 0 \n"), "{text}");
         assert!(text.contains("\nquota 12 3600 7200 user%20alice%20queries/hour\n"), "{text}");
         assert!(text.lines().all(|line| line.split(' ').count() <= 5));
