@@ -173,6 +173,9 @@ def test_a_takeover_counts_its_clients_once(fleet):  # noqa: F811
     of_a.append(a.connect())
     knows(b, 6)
     assert [client.execute("select 1").fetchone() for client in of_a] == [(1,)] * 6
+    of_a += [a.connect() for _ in range(14)]
+    assert limit(a)["external"] == 0 and is_refused(a, "no more connections allowed (max_client_conn)")
+    assert limit(b)["clients"] <= 1, "none but those who ask"
 
 
 def test_names_that_clients_choose_count_for_no_other(fleet, store):  # noqa: F811
