@@ -59,8 +59,8 @@ pub(crate) struct Usage {
     is_changed: bool,
     /// Of what PostgreSQL is asked for: this process knows how much it is.
     is_measured: bool,
-    /// What other nodes of a fleet have used, with the beginning of its period.
-    external: (u64, u64),
+    /// What other nodes of a fleet have used, by the beginning of its period: their clocks differ.
+    external: Box<[(u64, u64)]>,
     /// What they have used is not known yet: a grace clock that runs goes on, and refuses nothing.
     is_incomplete: bool,
 }
@@ -76,20 +76,20 @@ impl Usage {
             verdict: Verdict::Within,
             is_changed: false,
             is_measured: false,
-            external: (0, 0),
+            external: Box::default(),
             is_incomplete: false,
         }
     }
 
-    /// What other nodes of a fleet have used of it in the period that began at `period_s` (0 without one); `is_incomplete`: not all is known.
-    pub(crate) fn set_external(&mut self, period_s: u64, used: u64, is_incomplete: bool) {
-        (self.external, self.is_incomplete) = ((period_s, used), is_incomplete);
+    /// What other nodes of a fleet have used of it, each with the beginning of the period (0 without one); `is_incomplete`: not all is known.
+    pub(crate) fn set_external(&mut self, external: &[(u64, u64)], is_incomplete: bool) {
+        (self.external, self.is_incomplete) = (external.into(), is_incomplete);
     }
 
     /// What other nodes of a fleet have used in the period that runs.
     pub(crate) fn external(&self) -> u64 {
-        let (period_s, used) = self.external;
-        if period_s == self.period_s.0 { used } else { 0 }
+        let found = self.external.iter().find(|(period_s, _)| *period_s == self.period_s.0);
+        found.map_or(0, |(_, used)| *used)
     }
 
     /// What all nodes of a fleet have used.
@@ -359,25 +359,25 @@ mod tests {
         let (mut usage, day) = queries(10, 20, 60);
         let midnight = NOON - DAY / 2;
         usage.add(day, 5, NOON);
-        usage.set_external(midnight, 6, false);
+        usage.set_external(&[(midnight + DAY, 100), (midnight, 6)], false);
         assert_eq!(usage.judge(day, NOON), Verdict::OverSoft { grace_ends_s: Some(NOON + 60) });
         assert_eq!(usage.judge(day, NOON + 60), Verdict::GraceOver);
         let stored = usage.take_changed(String::new, true).unwrap();
         assert_eq!((stored.used, stored.over_since_s), (5, NOON));
-        usage.set_external(midnight, 15, false);
+        usage.set_external(&[(midnight, 15)], false);
         assert_eq!((usage.judge(day, NOON), usage.total()), (Verdict::HardReached, 20));
         usage.add(day, 1, NOON + DAY);
         assert_eq!((usage.judge(day, NOON + DAY), usage.total()), (Verdict::Within, 1), "another period");
         // Started again, before the others are known: the grace clock goes on, and nothing is refused.
         let (mut next, _) = queries(10, 20, 60);
-        next.set_external(0, 0, true);
+        next.set_external(&[], true);
         next.restore(day, &stored, NOON + 30);
         assert_eq!(next.judge(day, NOON + 90), Verdict::Within);
-        next.set_external(midnight, 6, false);
+        next.set_external(&[(midnight, 6)], false);
         assert_eq!(next.judge(day, NOON + 90), Verdict::GraceOver);
-        next.set_external(midnight, 1, false);
+        next.set_external(&[(midnight, 1)], false);
         assert_eq!(next.judge(day, NOON + 90), Verdict::Within);
-        next.set_external(midnight, 6, false);
+        next.set_external(&[(midnight, 6)], false);
         assert_eq!(next.judge(day, NOON + 90), Verdict::OverSoft { grace_ends_s: Some(NOON + 150) });
     }
 

@@ -7,6 +7,9 @@ use crate::line::read_key;
 use crate::resource::{Measure, Resource};
 use crate::subject::Subject;
 
+/// Periods of a resource that are known, the latest: clocks differ by less than two of the shortest.
+const MOST_PERIODS: usize = 4;
+
 /// What this node has used of a quota that holds for all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedQuota {
@@ -59,8 +62,8 @@ impl SharedQuota {
 #[derive(Debug, Default)]
 pub(crate) struct External {
     is_shared: bool,
-    /// By subject and resource: when its period began, and how much.
-    used: BTreeMap<(Subject, Measure), (u64, u64)>,
+    /// By subject and resource: when a period began, and how much; the latest first.
+    used: BTreeMap<(Subject, Measure), Vec<(u64, u64)>>,
     is_known: bool,
 }
 
@@ -75,15 +78,14 @@ impl External {
         let known = external
             .into_iter()
             .filter_map(|ExternalQuota { key, period_s, used }| Some((read_key(key)?, (period_s, used))));
-        let mut sums = BTreeMap::<(Subject, Measure), (u64, u64)>::new();
+        let mut sums = BTreeMap::<(Subject, Measure), Vec<(u64, u64)>>::new();
         for (key, (period_s, used)) in known {
-            let sum = sums.entry(key).or_default();
-            // The latest period counts: of one that is over nothing does.
-            match sum.0.cmp(&period_s) {
-                std::cmp::Ordering::Less => *sum = (period_s, used),
-                std::cmp::Ordering::Equal => sum.1 = sum.1.saturating_add(used),
-                std::cmp::Ordering::Greater => {}
+            let periods = sums.entry(key).or_default();
+            match periods.binary_search_by(|(known_s, _)| period_s.cmp(known_s)) {
+                Ok(at) => periods[at].1 = periods[at].1.saturating_add(used),
+                Err(at) => periods.insert(at, (period_s, used)),
             }
+            periods.truncate(MOST_PERIODS);
         }
         let is_other = !self.is_known || sums != self.used;
         (self.used, self.is_known) = (sums, true);
@@ -92,7 +94,6 @@ impl External {
 
     pub(crate) fn apply(&self, subject: &Subject, measure: Measure, usage: &mut Usage) {
         let used = if self.is_shared { self.used.get(&(subject.clone(), measure)) } else { None };
-        let (period_s, used) = used.copied().unwrap_or_default();
-        usage.set_external(period_s, used, self.is_shared && !self.is_known);
+        usage.set_external(used.map_or(&[], Vec::as_slice), self.is_shared && !self.is_known);
     }
 }
