@@ -341,6 +341,7 @@ impl<C: Shards> ControlLoop<C> {
         let fleet = self.fleet.as_ref();
         match subject {
             Subject::FleetNodes => Listing::FleetNodes(fleet.map(FleetAgent::nodes).unwrap_or_default()),
+            Subject::FleetLimits => Listing::FleetLimits(fleet.map(FleetAgent::limits).unwrap_or_default()),
             Subject::FleetBudgets => {
                 Listing::FleetBudgets(fleet.map(FleetAgent::budgets).unwrap_or_default())
             }

@@ -20,12 +20,26 @@ pub(super) struct QuotaLine {
     period_ends: Option<String>,
     state: String,
     members: Option<String>,
+    /// What of it other nodes of a fleet have used.
+    external: u64,
 }
 
 impl QuotaLine {
     pub(super) fn read(row: &[Option<String>]) -> Result<QuotaLine, String> {
-        let [subject, name, resource, period, used, soft, hard, grace_ends, period_ends, state, members] =
-            row
+        let [
+            subject,
+            name,
+            resource,
+            period,
+            used,
+            soft,
+            hard,
+            grace_ends,
+            period_ends,
+            state,
+            members,
+            external,
+        ] = row
         else {
             return Err("the running process is of another version: SHOW QUOTAS has other columns".to_owned());
         };
@@ -44,6 +58,7 @@ impl QuotaLine {
             period_ends: period_ends.clone(),
             state: text(state),
             members: members.clone(),
+            external: figure(external)?,
         })
     }
 
@@ -244,7 +259,7 @@ pub(super) fn json(lines: &[QuotaLine]) -> String {
         .iter()
         .map(|line| {
             format!(
-                "  {{\"subject\": {}, \"name\": {}, \"resource\": {}, \"period\": {}, \"used\": {}, \"soft\": {}, \"hard\": {}, \"grace_ends\": {}, \"period_ends\": {}, \"state\": {}, \"members\": {}}}",
+                "  {{\"subject\": {}, \"name\": {}, \"resource\": {}, \"period\": {}, \"used\": {}, \"soft\": {}, \"hard\": {}, \"grace_ends\": {}, \"period_ends\": {}, \"state\": {}, \"members\": {}, \"external\": {}}}",
                 text(&line.subject),
                 text(&line.name),
                 text(&line.resource),
@@ -255,7 +270,8 @@ pub(super) fn json(lines: &[QuotaLine]) -> String {
                 maybe(&line.grace_ends),
                 maybe(&line.period_ends),
                 text(&line.state),
-                line.members.as_deref().unwrap_or("null")
+                line.members.as_deref().unwrap_or("null"),
+                line.external
             )
         })
         .collect();
@@ -274,12 +290,12 @@ mod tests {
 
     fn lines() -> Vec<QuotaLine> {
         vec![
-            line("user|alice|connections|-|3|5|9|-|-|within|-"),
+            line("user|alice|connections|-|3|5|9|-|-|within|-|0"),
             line(
-                "user|alice|bytes|day|1610612736|1073741824|0|2999-01-09 00:00:00 UTC|2999-01-02 00:00:00 UTC|soft|-",
+                "user|alice|bytes|day|1610612736|1073741824|0|2999-01-09 00:00:00 UTC|2999-01-02 00:00:00 UTC|soft|-|0",
             ),
-            line("database|shop|storage|-|7516192768|0|5368709120|-|-|hard|-"),
-            line("user|bo\"b|queries|hour|7|0|7|-|2999-01-02 00:00:00 UTC|hard|-"),
+            line("database|shop|storage|-|7516192768|0|5368709120|-|-|hard|-|0"),
+            line("user|bo\"b|queries|hour|7|0|7|-|2999-01-02 00:00:00 UTC|hard|-|0"),
         ]
     }
 
@@ -324,6 +340,7 @@ mod tests {
     fn json_quotes_names() {
         assert!(
             json(&lines()).contains(r#""name": "bo\"b", "resource": "queries", "period": "hour", "used": 7"#)
+                && json(&lines()).contains(r#""members": null, "external": 0}"#)
         );
         assert_eq!(json(&[]), "[]\n");
     }

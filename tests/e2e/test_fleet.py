@@ -37,8 +37,8 @@ class Fleet:
     def __init__(self, weir, pg, store):
         self.weir, self.pg, self.store, self.nodes = weir, pg, store, {}
 
-    def start(self, name, limit=LIMIT, fleet=None, **settings):
-        databases = {"app": f"host=127.0.0.1 port={self.pg.port} dbname=app max_db_connections={limit}"}
+    def start(self, name, limit=LIMIT, fleet=None, more_databases=(), **settings):
+        databases = {"app": f"host=127.0.0.1 port={self.pg.port} dbname=app max_db_connections={limit}", **dict(more_databases)}
         settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "pool_mode": "transaction", "default_pool_size": 50, **settings}
         node = self.weir(databases=databases, fleet=fleet or self.store.url(), fleet_node=name, threads=2, **settings)
         self.nodes[name] = node

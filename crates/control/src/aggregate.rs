@@ -7,9 +7,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use messages::{
-    CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetNodeRow, HistogramRow,
-    HostRow, ListenerRow, Listing, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow,
-    ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
+    CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetLimitRow, FleetNodeRow,
+    HistogramRow, HostRow, ListenerRow, Listing, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow,
+    QueueRow, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 use quota::QuotaRow;
 use settings::QueueBy;
@@ -65,6 +65,7 @@ pub(crate) struct Aggregate {
     pub(crate) fleet_nodes: Vec<FleetNodeRow>,
     /// By name.
     pub(crate) fleet_budgets: Vec<FleetBudgetRow>,
+    pub(crate) fleet_limits: Vec<FleetLimitRow>,
 }
 
 impl Aggregate {
@@ -94,6 +95,7 @@ impl Aggregate {
             Listing::Quotas(rows) => self.quotas.extend(rows),
             Listing::FleetNodes(rows) => self.fleet_nodes.extend(rows),
             Listing::FleetBudgets(rows) => self.fleet_budgets.extend(rows),
+            Listing::FleetLimits(rows) => self.fleet_limits.extend(rows),
             Listing::Caches(rows) => rows.into_iter().for_each(|row| self.add_cache(row)),
         }
     }

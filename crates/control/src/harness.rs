@@ -246,6 +246,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Quotas => Listing::Quotas(Vec::new()),
         Subject::FleetNodes => Listing::FleetNodes(Vec::new()),
         Subject::FleetBudgets => Listing::FleetBudgets(Vec::new()),
+        Subject::FleetLimits => Listing::FleetLimits(Vec::new()),
         Subject::PoolSizes => Listing::PoolSizes(Vec::new()),
     }
 }

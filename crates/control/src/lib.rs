@@ -33,13 +33,13 @@ pub use statement::{PanelQuery, ParseError, Statement};
 pub use topology::{PatroniError, Switchover};
 pub use views::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FleetBudgetColumn, FleetColumn,
-    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, ListItem, Measure, PIN_TOTALS, PINS,
-    POOL_SIZES, POOLS, PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn, QUERIES, QUERY_HISTOGRAMS,
-    QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn,
-    QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn,
-    ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, VIEWS, View, ViewColumn, WAITS,
-    WaitColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FLEET_LIMITS, FleetBudgetColumn,
+    FleetColumn, FleetLimitColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn,
+    ListItem, Measure, PIN_TOTALS, PINS, POOL_SIZES, POOLS, PinColumn, PinTotalColumn, PoolColumn,
+    PoolSizeColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn,
+    QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS,
+    SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn,
+    TotalsColumn, TypedView, VIEWS, View, ViewColumn, WAITS, WaitColumn,
 };
 
 /// The database that is the console, and the name of its user and of its pool.

@@ -229,6 +229,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::PoolSizes => Listing::PoolSizes(vec![Default::default()]),
         Subject::FleetNodes => Listing::FleetNodes(vec![Default::default()]),
         Subject::FleetBudgets => Listing::FleetBudgets(vec![Default::default()]),
+        Subject::FleetLimits => Listing::FleetLimits(vec![Default::default()]),
     }
 }
 

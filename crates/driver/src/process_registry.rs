@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ShardId;
 use pool::{
-    Budget, CancelKeyPrefix, ConnectionCounts, Counted, FairPool, FairShare, FairShares, FleetCounts, Lease,
-    PoolRegistry, ProcessCounts, SharedPool, SlotCounter,
+    Budget, CancelKeyPrefix, ConnectionCounts, Counted, ExternalClients, FairPool, FairShare, FairShares,
+    FleetCounts, Lease, PoolRegistry, ProcessCounts, SharedPool, SlotCounter,
 };
 use quota::Book;
 use settings::QueueBy;
@@ -42,6 +42,8 @@ struct Names {
     databases: HashMap<String, Arc<ConnectionCounts>>,
     users: HashMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
+    /// What other nodes of the fleet have.
+    external: ExternalClients,
     /// How many pools began on each shard.
     pools_begun: Vec<u32>,
 }
@@ -118,8 +120,9 @@ impl ProcessRegistry {
         }
     }
 
-    fn new_counts(&self, name: &str) -> Arc<ConnectionCounts> {
+    fn new_counts(&self, name: &str, external: Option<&u32>) -> Arc<ConnectionCounts> {
         let counts = Arc::<ConnectionCounts>::default();
+        counts.clients.set_external(external.copied().unwrap_or_default());
         // Not those of peers.
         if !name.starts_with('\0') {
             self.begin_leased(&counts.servers);
@@ -195,11 +198,15 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        Arc::clone(self.names().databases.entry(name.to_owned()).or_insert_with(|| self.new_counts(name)))
+        let Names { databases, external, .. } = &mut *self.names();
+        let new = || self.new_counts(name, external.databases.get(name));
+        Arc::clone(databases.entry(name.to_owned()).or_insert_with(new))
     }
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {
-        Arc::clone(self.names().users.entry(name.to_owned()).or_insert_with(|| self.new_counts(name)))
+        let Names { users, external, .. } = &mut *self.names();
+        let new = || self.new_counts(name, external.users.get(name));
+        Arc::clone(users.entry(name.to_owned()).or_insert_with(new))
     }
 
     fn pools_of(&self, budget: Budget, name: &str) -> Vec<Arc<SharedPool>> {
@@ -278,6 +285,25 @@ impl FleetCounts for ProcessRegistry {
         of_pools.map(|(_, counts)| counts.clients.taken()).fold(0, u32::saturating_add)
     }
 
+    fn counted_clients(&self) -> u32 {
+        self.process.clients.taken()
+    }
+
+    fn set_external_clients(&self, external: ExternalClients) {
+        self.process.clients.set_external(external.all);
+        let names = &mut *self.names();
+        for (counts, of) in [(&names.databases, &external.databases), (&names.users, &external.users)] {
+            for (name, counts) in counts {
+                counts.clients.set_external(of.get(name.as_str()).copied().unwrap_or_default());
+            }
+        }
+        names.external = external;
+    }
+
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut Book)) {
+        PoolRegistry::with_quotas(self, look);
+    }
+
     fn each(&self, look: &mut dyn FnMut(Counted<'_>)) {
         let names = &*self.names();
         for ((database, user), shared) in &names.pools {
@@ -353,6 +379,24 @@ mod tests {
         drop(database);
         directory.forget_database("a");
         assert!(directory.names().databases.is_empty());
+    }
+
+    #[test]
+    fn clients_of_other_nodes_count_in_counts_that_are_made_later_too() {
+        let directory = ProcessRegistry::new(1);
+        let (before, other) = (directory.user("u"), directory.user("v"));
+        let of = |name: &str, clients| HashMap::from([(Arc::from(name), clients)]);
+        let external = ExternalClients { all: 7, databases: of("d", 3), users: of("u", 2) };
+        directory.set_external_clients(external);
+        assert_eq!((before.clients.external(), other.clients.external()), (2, 0));
+        assert_eq!(
+            (directory.database("d").clients.external(), directory.process().clients.external()),
+            (3, 7)
+        );
+        assert!(!directory.database("d").clients.take(3) && directory.database("e").clients.take(3));
+        directory.set_external_clients(ExternalClients::default());
+        assert_eq!((before.clients.external(), directory.process().clients.external()), (0, 0));
+        assert_eq!(directory.database("d").clients.external(), 0);
     }
 
     #[test]

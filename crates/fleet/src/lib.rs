@@ -12,8 +12,10 @@ mod membership;
 mod node;
 mod peers;
 mod pools;
+pub mod probe;
 mod reclaim;
 mod reports;
+mod shared;
 #[allow(missing_docs, reason = "many fields say all by their names")]
 mod status;
 #[allow(missing_docs, reason = "many fields say all by their names")]
@@ -25,6 +27,7 @@ pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, 
 pub use node::Node;
 pub use peers::{NumberedNode, PeerNumbers};
 pub use pools::{FleetPools, PoolsChange, PoolsError, PoolsResult};
+pub use shared::{ExternalUsage, SharedUsage, UsageFigure, UsageKind, UsageName};
 pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
     Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, PoolsInUse, Request, Revision, SessionId,

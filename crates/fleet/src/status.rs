@@ -108,6 +108,8 @@ pub struct FleetStatus {
     /// Something under the prefix that this version cannot read: the last such thing.
     pub foreign: Option<String>,
     pub reclaim: ReclaimStatus,
+    /// How many figures of clients and quotas other nodes do not learn, for there are too many.
+    pub unshared: usize,
     /// By id.
     pub nodes: Vec<NodeStatus>,
     /// By name, the configured ones.

@@ -19,6 +19,7 @@ use crate::audit::Audit;
 use crate::counters::Counters;
 use crate::pools::Pools;
 use crate::rows::{Rows, own_detail};
+use crate::shared_limits::SharedLimits;
 use crate::{FleetNews, Inbox, Order, Outside, log};
 
 /// The counters are looked at so often at least.
@@ -40,6 +41,7 @@ pub(crate) struct Agent {
     node: Node,
     store: Store,
     counters: Counters,
+    shared_limits: SharedLimits,
     outside: Outside,
     orders: UnboundedReceiver<Order>,
     wanted: Arc<Notify>,
@@ -48,6 +50,8 @@ pub(crate) struct Agent {
     /// Another process goes on as this node.
     is_handed_over: bool,
     looked_us: u64,
+    /// When limits without slots were looked at.
+    shared_us: u64,
     /// Slots are wanted, or allowances have changed.
     is_look_due: bool,
     rows_us: u64,
@@ -76,10 +80,12 @@ impl Agent {
             None => Node::new(node_config, session, now_us),
         };
         let counters = Counters::new(Arc::clone(&outside.counts), Arc::clone(config));
+        let shared_limits = SharedLimits::new(Arc::clone(&outside.counts), Arc::clone(config));
         Agent {
             node,
             store,
             counters,
+            shared_limits,
             outside,
             orders: inbox.orders,
             wanted: inbox.wanted,
@@ -87,6 +93,7 @@ impl Agent {
             audit: None,
             is_handed_over: false,
             looked_us: 0,
+            shared_us: 0,
             is_look_due: true,
             rows_us: 0,
             pools: Pools::default(),
@@ -141,7 +148,8 @@ impl Agent {
             Order::Configure(config) => {
                 self.node.set_division(config.global.fleet_nodes, config.global.fleet_min_servers, now_us);
                 self.store.configure(&config, config.global.fleet_user.clone());
-                self.counters.configure(config);
+                self.counters.configure(Arc::clone(&config));
+                self.shared_limits.configure(config);
                 self.is_look_due = true;
             }
             Order::Backends { audit, shard, backends } => {
@@ -222,6 +230,10 @@ impl Agent {
         let waited_us = now_us.saturating_sub(self.looked_us);
         if waited_us >= LOOK_US || self.is_look_due && waited_us >= LEAST_LOOK_US {
             self.look(now_us);
+            if now_us.saturating_sub(self.shared_us) >= LOOK_US {
+                self.shared_us = now_us;
+                self.shared_limits.look(&mut self.node, now_us, (self.outside.wall_s)());
+            }
             self.carry_out(now_us);
         }
         if now_us.saturating_sub(self.rows_us) >= ROWS_US {
@@ -290,7 +302,8 @@ impl Agent {
             log(&self.outside.log, state.0, state.1.clone());
             self.logged = state;
         }
-        *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = Rows::of(&status);
+        *self.rows.lock().unwrap_or_else(PoisonError::into_inner) =
+            Rows::of(&status, self.shared_limits.rows());
     }
 
     /// The process ends. Its entries stay in the store: other nodes use its slots once PostgreSQL shows that the connections are gone.

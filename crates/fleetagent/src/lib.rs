@@ -10,6 +10,7 @@ mod counters;
 mod handover;
 mod pools;
 mod rows;
+mod shared_limits;
 
 use std::fmt;
 use std::io;
@@ -21,8 +22,8 @@ use std::time::Duration;
 use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
 use messages::{
-    BackendRow, Command, Drain, FleetBudgetRow, FleetNodeRow, FleetPools, FleetPoolsError, FleetPoolsInUse,
-    RequestId, ShardId,
+    BackendRow, Command, Drain, FleetBudgetRow, FleetLimitRow, FleetNodeRow, FleetPools, FleetPoolsError,
+    FleetPoolsInUse, RequestId, ShardId,
 };
 use pool::FleetCounts;
 use settings::{Config, FleetPeers, FleetStore};
@@ -308,6 +309,12 @@ impl FleetAgent {
     #[must_use]
     pub fn budgets(&self) -> Vec<FleetBudgetRow> {
         self.rows().budgets.clone()
+    }
+
+    /// For SHOW FLEET_LIMITS; at most half a second old.
+    #[must_use]
+    pub fn limits(&self) -> Vec<FleetLimitRow> {
+        self.rows().limits.clone()
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

@@ -1,20 +1,21 @@
-//! What the node knows of its fleet, as rows for SHOW FLEET and SHOW FLEET_BUDGETS.
+//! What the node knows of its fleet, as rows for SHOW FLEET, SHOW FLEET_BUDGETS and SHOW FLEET_LIMITS.
 
 use fleet::{
     BudgetKind, BudgetStatus, FleetStatus, NodeRecord, NodeState, NodeStatus, PeerState, PoolsInUse,
     ReclaimStatus,
 };
-use messages::{FleetBudgetRow, FleetNodeRow};
+use messages::{FleetBudgetRow, FleetLimitRow, FleetNodeRow};
 
-/// The rows of both views.
+/// The rows of these views.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) nodes: Vec<FleetNodeRow>,
     pub(crate) budgets: Vec<FleetBudgetRow>,
+    pub(crate) limits: Vec<FleetLimitRow>,
 }
 
 impl Rows {
-    pub(crate) fn of(status: &FleetStatus) -> Rows {
+    pub(crate) fn of(status: &FleetStatus, limits: Vec<FleetLimitRow>) -> Rows {
         let mut nodes: Vec<FleetNodeRow> = status.nodes.iter().map(|node| peer(node, status)).collect();
         if !nodes.iter().any(|row| row.is_own) {
             let row = FleetNodeRow {
@@ -25,7 +26,7 @@ impl Rows {
             };
             nodes.push(own_row(row, status));
         }
-        Rows { nodes, budgets: status.budgets.iter().map(limit).collect() }
+        Rows { nodes, budgets: status.budgets.iter().map(budget).collect(), limits }
     }
 }
 
@@ -114,6 +115,10 @@ pub(crate) fn own_detail(status: &FleetStatus) -> String {
         NodeState::Joined { is_watching: false } => {
             "slots are not taken before the store has been read".to_owned()
         }
+        _ if status.foreign.is_none() && status.unshared > 0 => format!(
+            "other nodes do not learn {} figures of clients and quotas: there are too many (fleet_limits)",
+            status.unshared
+        ),
         _ => status.foreign.clone().unwrap_or_else(|| reclaim_detail(&status.reclaim)),
     }
 }
@@ -140,7 +145,7 @@ fn reclaim_detail(reclaim: &ReclaimStatus) -> String {
     }
 }
 
-fn limit(status: &BudgetStatus) -> FleetBudgetRow {
+fn budget(status: &BudgetStatus) -> FleetBudgetRow {
     FleetBudgetRow {
         kind: match status.name.kind {
             BudgetKind::Pool => "pool",

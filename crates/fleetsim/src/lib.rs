@@ -14,6 +14,7 @@ mod prng;
 mod process;
 mod queue;
 mod scenario;
+mod shared;
 mod stage;
 mod store;
 mod verdict;

@@ -1,6 +1,6 @@
 //! A process of Weir: the real node, and a model of its pools.
 
-use fleet::{Allowance, BudgetName, Node, NodeId, Usage};
+use fleet::{Allowance, BudgetName, ExternalUsage, Node, NodeId, Usage};
 
 use crate::clock::Clock;
 use crate::queue::Action;
@@ -104,6 +104,8 @@ pub(crate) struct Process {
     pub(crate) wake_us: u64,
     pub(crate) is_usage_due: bool,
     pub(crate) is_leaving: bool,
+    /// What it believes that others use of limits without slots.
+    pub(crate) external: ExternalUsage,
 }
 
 impl Process {

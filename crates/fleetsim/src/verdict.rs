@@ -104,7 +104,8 @@ impl World {
         running.sort_by(|one, other| self.processes[*one].id.cmp(&self.processes[*other].id));
         let budgets = 0..self.scenario.budgets.len();
         let unserved = budgets.clone().find_map(|budget| self.unserved_of(budget, &running));
-        unserved.or_else(|| running.iter().find_map(|at| self.not_joined(*at)))
+        let unserved = unserved.or_else(|| running.iter().find_map(|at| self.not_joined(*at)));
+        unserved.or_else(|| self.mistaken(&running))
     }
 
     fn not_joined(&self, at: usize) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet::{Division, Node, NodeConfig, SessionId};
+use fleet::{Division, ExternalUsage, Node, NodeConfig, SessionId};
 
 use crate::clock::Clock;
 use crate::fault::Fault;
@@ -227,6 +227,7 @@ impl World {
     /// What a node's caller does after each call.
     pub(crate) fn pump(&mut self, process: usize) {
         let clock_us = self.processes[process].clock.shows(self.now_us);
+        self.processes[process].exchange_usage(clock_us);
         while let Some(request) = self.processes[process].node.poll(clock_us) {
             self.note(|| format!("process {process}: {request:?}"));
             self.send(process, request);
@@ -327,6 +328,7 @@ impl World {
             wake_us: u64::MAX,
             is_usage_due: false,
             is_leaving: false,
+            external: ExternalUsage::new(),
         };
         self.processes.push(process);
         self.processes.len() - 1

@@ -88,3 +88,20 @@ pub enum FleetPoolsError {
     /// The store's, or this node's.
     Failed(String),
 }
+
+/// A limit of clients that the nodes share, as this one knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetLimitRow {
+    /// `clients` (`max_client_conn`), `database` (`max_db_client_connections`) or `user` (`max_user_client_connections`).
+    pub kind: &'static str,
+    /// The entry; empty where the limit is not of one.
+    pub database: Arc<str>,
+    /// The user; empty where the limit is not of one.
+    pub user: Arc<str>,
+    /// The limit, over all nodes.
+    pub limit: u32,
+    /// Clients of this node.
+    pub clients: u32,
+    /// Clients of the other nodes, as far as they count here.
+    pub external: u32,
+}

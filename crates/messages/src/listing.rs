@@ -60,6 +60,8 @@ pub enum Subject {
     FleetNodes,
     /// One [`crate::FleetBudgetRow`] per limit that the fleet shares; of the process.
     FleetBudgets,
+    /// One [`crate::FleetLimitRow`] per limit of clients that the fleet shares; of the process.
+    FleetLimits,
 }
 
 impl Subject {
@@ -74,6 +76,7 @@ impl Subject {
                 | Subject::Quotas
                 | Subject::FleetNodes
                 | Subject::FleetBudgets
+                | Subject::FleetLimits
         )
     }
 }

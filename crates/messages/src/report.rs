@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetNodeRow,
-    HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow, QueueRow,
-    ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
+    AdminQuery, CacheRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, FleetBudgetRow, FleetLimitRow,
+    FleetNodeRow, HistogramRow, HostRow, ListenerRow, MemoryRow, PeerPoolRow, PoolRow, PoolSizeRow, QueryRow,
+    QueueRow, ServerQueryResult, ShardId, ShardRow, SocketRow, SpanRow, UserRow, ZoneRow,
 };
 
 /// Ties an answer to its command; the control thread counts them.
@@ -129,6 +129,8 @@ pub enum Listing {
     FleetNodes(Vec<FleetNodeRow>),
     /// [`crate::Subject::FleetBudgets`].
     FleetBudgets(Vec<FleetBudgetRow>),
+    /// [`crate::Subject::FleetLimits`].
+    FleetLimits(Vec<FleetLimitRow>),
     /// [`crate::Subject::Quotas`].
     Quotas(Vec<quota::QuotaRow>),
     /// [`crate::Subject::PoolSizes`].

@@ -28,6 +28,7 @@ pub const BUGS: &[&str] = &[
     "fleet_slots_of_former_process",
     "fleet_unanswered_forgotten",
     "fleet_uncovered_reported",
+    "fleet_usage_of_former_session",
     "fleet_used_before_swapped",
     "fleet_wanted_unwritten",
     "guarantee_unmet",

@@ -4,6 +4,7 @@
 //! Owns counting exactly under concurrency. Never decides what to do when a limit is reached, and is never touched per
 //! transaction (a pool on one shard reads nothing here; a spread one reads one shared line when it releases a server).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -17,12 +18,15 @@ use crate::{Budget, CacheBudget, FairPool, FairShare, KnownCluster, PoolShare, S
 #[derive(Debug, Default)]
 pub struct PermitCounter {
     taken: AtomicU32,
+    /// Taken in other processes, which share the limit.
+    external: AtomicU32,
 }
 
 impl PermitCounter {
-    /// Takes one permit if fewer than `limit` are taken; 0 means no limit.
+    /// Takes one permit if fewer than `limit` are taken, with those of other processes; 0 means no limit.
     pub fn take(&self, limit: u32) -> bool {
-        let free = |taken: u32| (limit == 0 || taken < limit).then_some(taken + 1);
+        let external = self.external.load(Ordering::Relaxed);
+        let free = |taken: u32| (limit == 0 || taken.saturating_add(external) < limit).then_some(taken + 1);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_ok()
     }
 
@@ -32,9 +36,19 @@ impl PermitCounter {
         debug_assert!(before > 0, "a permit was released twice");
     }
 
-    /// How many are taken.
+    /// How many are taken in this process.
     pub fn taken(&self) -> u32 {
         self.taken.load(Ordering::Acquire)
+    }
+
+    /// How many other processes have taken that share the limit, as far as it is known.
+    pub fn external(&self) -> u32 {
+        self.external.load(Ordering::Relaxed)
+    }
+
+    /// Other processes have taken so many.
+    pub fn set_external(&self, external: u32) {
+        self.external.store(external, Ordering::Relaxed);
     }
 }
 
@@ -298,6 +312,23 @@ pub trait FleetCounts: Send + Sync {
     fn each(&self, look: &mut dyn FnMut(Counted<'_>));
     /// Client connections of the process.
     fn clients(&self) -> u32;
+    /// Those that count in `max_client_conn`, which clients of the console do, too.
+    fn counted_clients(&self) -> u32;
+    /// What other nodes have of clients, if that counts here: for the counts that there are, and for those that are made later.
+    fn set_external_clients(&self, external: ExternalClients);
+    /// Looks at the accounts of quotas, while no other thread does. Never to be called in the call.
+    fn with_quotas(&self, look: &mut dyn FnMut(&mut Book));
+}
+
+/// Clients of the other nodes of a fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExternalClients {
+    /// All (`max_client_conn`).
+    pub all: u32,
+    /// By database.
+    pub databases: HashMap<Arc<str>, u32>,
+    /// By user.
+    pub users: HashMap<Arc<str>, u32>,
 }
 
 /// Where shards find the counts that they share. Asked once per shard and name, never per transaction; the answers are kept.
@@ -359,6 +390,18 @@ mod tests {
             }
         });
         assert_eq!(permits.taken(), 0);
+    }
+
+    #[test]
+    fn what_other_processes_have_taken_counts() {
+        let permits = PermitCounter::default();
+        permits.set_external(2);
+        assert!(permits.take(3));
+        assert!(!permits.take(3) && permits.take(0));
+        permits.set_external(u32::MAX);
+        assert!(!permits.take(1_000) && permits.taken() == 2);
+        permits.set_external(0);
+        assert!(permits.take(3));
     }
 
     #[test]

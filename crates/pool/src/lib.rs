@@ -71,8 +71,8 @@ pub use auto_size::{
 pub use cache_budget::CacheBudget;
 pub use fair_share::{FairPool, FairShare, FairShares, FairTurn, ShareUse};
 pub use global_limits::{
-    CancelKeyPrefix, ConnectionCounts, Counted, FleetCounts, PermitCounter, PoolRegistry, ProcessCounts,
-    SharedPool,
+    CancelKeyPrefix, ConnectionCounts, Counted, ExternalClients, FleetCounts, PermitCounter, PoolRegistry,
+    ProcessCounts, SharedPool,
 };
 pub use known_cluster::{KnownCluster, Mismatch};
 pub use lane::Waiter;

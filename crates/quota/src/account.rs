@@ -59,6 +59,10 @@ pub(crate) struct Usage {
     is_changed: bool,
     /// Of what PostgreSQL is asked for: this process knows how much it is.
     is_measured: bool,
+    /// What other nodes of a fleet have used, by the beginning of its period: their clocks differ.
+    external: Box<[(u64, u64)]>,
+    /// What they have used is not known yet: a grace clock that runs goes on, and refuses nothing.
+    is_incomplete: bool,
 }
 
 impl Usage {
@@ -72,7 +76,30 @@ impl Usage {
             verdict: Verdict::Within,
             is_changed: false,
             is_measured: false,
+            external: Box::default(),
+            is_incomplete: false,
         }
+    }
+
+    /// What other nodes of a fleet have used of it, each with the beginning of the period (0 without one); `is_incomplete`: not all is known.
+    pub(crate) fn set_external(&mut self, external: &[(u64, u64)], is_incomplete: bool) {
+        (self.external, self.is_incomplete) = (external.into(), is_incomplete);
+    }
+
+    /// What other nodes of a fleet have used in the period that runs.
+    pub(crate) fn external(&self) -> u64 {
+        let found = self.external.iter().find(|(period_s, _)| *period_s == self.period_s.0);
+        found.map_or(0, |(_, used)| *used)
+    }
+
+    /// What all nodes of a fleet have used.
+    pub(crate) fn total(&self) -> u64 {
+        self.used.saturating_add(self.external())
+    }
+
+    /// The period that runs; zeros for connections.
+    pub(crate) fn period_s(&self) -> (u64, u64) {
+        self.period_s
     }
 
     /// Nothing of it has to be remembered.
@@ -133,8 +160,11 @@ impl Usage {
     pub(crate) fn judge(&mut self, measure: Measure, now_s: u64) -> Verdict {
         let units = measure.resource().units();
         let (soft, hard) = (self.limit.soft.saturating_mul(units), self.limit.hard.saturating_mul(units));
+        let used = self.total();
         let since_s = match self.over_since_s {
-            _ if soft == 0 || self.used <= soft => None,
+            _ if soft == 0 => None,
+            before if used <= soft && self.is_incomplete => before,
+            _ if used <= soft => None,
             None => Some(now_s),
             // The clock was set back while this process did not run.
             Some(since_s) => Some(since_s.min(now_s)),
@@ -142,7 +172,8 @@ impl Usage {
         self.is_changed |= since_s != self.over_since_s;
         self.over_since_s = since_s;
         self.verdict = match since_s {
-            _ if hard > 0 && self.used >= hard => Verdict::HardReached,
+            _ if hard > 0 && used >= hard => Verdict::HardReached,
+            _ if used <= soft => Verdict::Within,
             Some(_) if self.is_grace_over(now_s) => Verdict::GraceOver,
             Some(_) => Verdict::OverSoft { grace_ends_s: self.grace_ends_s() },
             None => Verdict::Within,
@@ -321,6 +352,33 @@ mod tests {
         late.measured(5);
         late.restore(storage, &stored, NOON + 60);
         assert_eq!((late.used, late.judge(storage, NOON + 60)), (5, Verdict::Within), "it is known better");
+    }
+
+    #[test]
+    fn what_other_nodes_have_used_counts_in_its_period_and_is_not_stored() {
+        let (mut usage, day) = queries(10, 20, 60);
+        let midnight = NOON - DAY / 2;
+        usage.add(day, 5, NOON);
+        usage.set_external(&[(midnight + DAY, 100), (midnight, 6)], false);
+        assert_eq!(usage.judge(day, NOON), Verdict::OverSoft { grace_ends_s: Some(NOON + 60) });
+        assert_eq!(usage.judge(day, NOON + 60), Verdict::GraceOver);
+        let stored = usage.take_changed(String::new, true).unwrap();
+        assert_eq!((stored.used, stored.over_since_s), (5, NOON));
+        usage.set_external(&[(midnight, 15)], false);
+        assert_eq!((usage.judge(day, NOON), usage.total()), (Verdict::HardReached, 20));
+        usage.add(day, 1, NOON + DAY);
+        assert_eq!((usage.judge(day, NOON + DAY), usage.total()), (Verdict::Within, 1), "another period");
+        // Started again, before the others are known: the grace clock goes on, and nothing is refused.
+        let (mut next, _) = queries(10, 20, 60);
+        next.set_external(&[], true);
+        next.restore(day, &stored, NOON + 30);
+        assert_eq!(next.judge(day, NOON + 90), Verdict::Within);
+        next.set_external(&[(midnight, 6)], false);
+        assert_eq!(next.judge(day, NOON + 90), Verdict::GraceOver);
+        next.set_external(&[(midnight, 1)], false);
+        assert_eq!(next.judge(day, NOON + 90), Verdict::Within);
+        next.set_external(&[(midnight, 6)], false);
+        assert_eq!(next.judge(day, NOON + 90), Verdict::OverSoft { grace_ends_s: Some(NOON + 150) });
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::account::{StoredUsage, Usage, Verdict};
 use crate::calendar::utc;
 use crate::clock::{Instant, WallClock};
+use crate::external::{External, ExternalQuota, SharedQuota};
 use crate::line::read_key;
 use crate::meter::{Counted, Meter, Standing, StorageStanding};
 use crate::resource::{Measure, Resource};
@@ -52,6 +53,7 @@ pub struct Book {
     now_s: u64,
     /// What was measured last, so that accounts that are opened later begin with it.
     measured: BTreeMap<Measure, BTreeMap<Subject, u64>>,
+    external: External,
 }
 
 impl Book {
@@ -82,6 +84,7 @@ impl Book {
                 let is_new = !account.usages.contains_key(&measure);
                 let usage = account.usages.entry(measure).or_insert_with(|| Usage::new(limit));
                 usage.limit = limit;
+                self.external.apply(subject, measure, usage);
                 let known = measured.get(&measure).and_then(|known| known.get(subject));
                 if let Some(bytes) = known.filter(|_| is_new) {
                     usage.measured(*bytes);
@@ -103,6 +106,7 @@ impl Book {
                 usage.measured(*bytes);
             }
         }
+        usages.iter_mut().for_each(|(measure, usage)| self.external.apply(&subject, *measure, usage));
         let meter = Arc::new(Meter::new(subject.clone()));
         let account = self.accounts.entry(subject).or_insert(Account { meter, usages });
         account.judge(now_s);
@@ -178,6 +182,41 @@ impl Book {
         self.measured.insert(measure, measured);
     }
 
+    /// Whether quotas hold for all nodes of a fleet. What the others have used is not known before [`Book::set_external`] has been called.
+    pub fn set_shared(&mut self, is_shared: bool) {
+        if self.external.set_shared(is_shared) {
+            self.apply_external();
+        }
+    }
+
+    /// What the other nodes of the fleet have used: all of it. Counts where quotas are shared, from the next tick on.
+    pub fn set_external<'a>(&mut self, external: impl IntoIterator<Item = ExternalQuota<'a>>) {
+        if self.external.set(external) {
+            self.apply_external();
+        }
+    }
+
+    fn apply_external(&mut self) {
+        for (subject, account) in &mut self.accounts {
+            for (measure, usage) in &mut account.usages {
+                self.external.apply(subject, *measure, usage);
+            }
+        }
+    }
+
+    /// What this node has used of quotas that hold for all nodes, as of the last tick.
+    #[must_use]
+    pub fn shared(&self) -> Vec<SharedQuota> {
+        let accounts = self.accounts.iter();
+        let usages = accounts.flat_map(|(subject, account)| {
+            let live = u64::from(account.meter.connections());
+            account.usages.iter().map(move |(measure, usage)| (subject, *measure, usage, live))
+        });
+        usages
+            .filter_map(|(subject, measure, usage, live)| SharedQuota::of(subject, measure, usage, live))
+            .collect()
+    }
+
     /// What is shown, in the order of subjects.
     #[must_use]
     pub fn rows(&self) -> Vec<QuotaRow> {
@@ -187,7 +226,7 @@ impl Book {
             let rows: Vec<_> =
                 usages.map(|(measure, usage)| row(&self.rules, subject, *measure, usage)).collect();
             rows.into_iter().map(move |row| match row.measure.resource() {
-                Resource::Connections => QuotaRow { used: live, ..row },
+                Resource::Connections => QuotaRow { used: live.saturating_add(row.external), ..row },
                 _ => row,
             })
         };
@@ -208,7 +247,8 @@ impl Book {
                     Verdict::GraceOver => format!("soft limit {soft}, grace time over"),
                     _ => format!("hard limit {hard}"),
                 };
-                format!("quota of {subject} exceeded: connections: {limit}; ends when one of its connections is closed")
+                let by = if usage.external() > 0 { " in all nodes of the fleet" } else { "" };
+                format!("quota of {subject} exceeded: connections: {limit}{by}; ends when one of its connections is closed")
             },
         );
         Refused { text }
@@ -307,7 +347,7 @@ impl Account {
 
     fn tell_meter(&self, now_s: u64) {
         let mut standing = Standing::Within;
-        let (mut most, mut storage) = (0, StorageStanding::Free);
+        let (mut most, mut external, mut storage) = (0, 0, StorageStanding::Free);
         for (measure, usage) in &self.usages {
             standing = standing.max(match usage.verdict {
                 Verdict::Within => Standing::Within,
@@ -328,8 +368,10 @@ impl Account {
             if measure.resource() == Resource::Connections {
                 // Once the grace time is over the soft limit is as hard as the other.
                 most = if usage.is_grace_over(now_s) { usage.limit.soft } else { usage.limit.hard };
+                external = usage.external();
             }
         }
+        self.meter.set_connections_external(u32::try_from(external).unwrap_or(u32::MAX));
         self.meter.set_connections_most(u32::try_from(most).unwrap_or(u32::MAX));
         self.meter.set_storage(storage);
         self.meter.set_standing(standing);
@@ -356,19 +398,21 @@ fn row(rules: &Rules, subject: &Subject, measure: Measure, usage: &Usage) -> Quo
         members: group.and_then(|group| rules.members_of(group)),
         subject: subject.clone(),
         measure,
-        used: usage.used / measure.resource().units(),
+        used: usage.total() / measure.resource().units(),
         soft: usage.limit.soft,
         hard: usage.limit.hard,
         grace_ends_s: usage.grace_ends_s(),
         period_ends_s: usage.ends_s(measure),
         state: usage.verdict.into(),
+        external: usage.external() / measure.resource().units(),
     }
 }
 
 /// The words of `warnquota`, for one resource.
 fn sentence(row: &QuotaRow, verdict: Verdict) -> String {
     let QuotaRow { subject, measure, used, soft, hard, .. } = row;
-    let begin = |what: &str| format!("quota of {subject} exceeded: {measure}: {used} used, {what}");
+    let by = if row.external > 0 { " in all nodes of the fleet" } else { "" };
+    let begin = |what: &str| format!("quota of {subject} exceeded: {measure}: {used} used{by}, {what}");
     let until = match row.period_ends_s {
         Some(ends_s) => format!("; refused until {}", utc(ends_s)),
         None if *measure == Measure::STORAGE => "; read-only until storage is freed".to_owned(),
@@ -506,6 +550,88 @@ mod tests {
         a.add(0, 1, 0);
         assert!(told(&mut book, 3).contains("4 used, hard limit 4; refused until 2024-10-05 00:00:00 UTC"));
         assert!(told(&mut book, 43_200).contains("0 used, within limits"));
+    }
+
+    #[test]
+    fn what_other_nodes_have_used_counts_where_quotas_are_shared() {
+        let rules =
+            "user default queries/hour hard=10\nuser default connections hard=2\nuser a bytes/day soft=5";
+        let mut book = book(rules);
+        let a = client(&mut book, "a");
+        a.add(0, 4, 1);
+        book.tick(at(1));
+        let hour_s = NOON / 3_600 * 3_600;
+        let of = |key, period_s, used| ExternalQuota { key, period_s, used };
+        let others = [
+            of("user a queries/hour", hour_s, 6),
+            of("user a queries/hour", hour_s - 3_600, 100),
+            of("user a connections", 0, 1),
+            of("user b connections", 0, 2),
+            of("nonsense", 0, u64::MAX),
+            of("user a bytes/day", hour_s, u64::MAX), // Of a period that is not the one that runs.
+        ];
+        book.set_external(others);
+        book.tick(at(2));
+        assert_eq!(a.concern().map(|(standing, _)| standing), None, "they are not shared");
+        book.set_shared(true);
+        let changes = book.tick(at(3));
+        assert!(
+            changes.iter().any(|change| change
+                .text()
+                .contains("queries/hour: 10 used in all nodes of the fleet, hard limit 10; refused until")),
+            "{changes:?}"
+        );
+        assert_eq!(a.concern().map(|(standing, _)| standing), Some(Standing::Refused));
+        let row = |book: &Book, measure: &str| {
+            let found = book
+                .rows()
+                .into_iter()
+                .find(|row| row.measure.to_string() == measure && row.subject.name.is_some());
+            found.map(|row| (row.used, row.external)).unwrap()
+        };
+        assert_eq!((row(&book, "queries/hour"), row(&book, "connections")), ((10, 6), (2, 1)));
+        assert_eq!(row(&book, "bytes/day"), (1, 0));
+        let enters =
+            |book: &mut Book, user: &str| ClientMeters::enter(book.meters(user, "d", ""), false, 0).is_ok();
+        assert!(
+            !enters(&mut book, "a") && !enters(&mut book, "b") && enters(&mut book, "c"),
+            "also where an account is opened"
+        );
+        let refused = book.refused_connection(&Subject::named(SubjectKind::User, "a")).text;
+        assert!(refused.contains("hard limit 2 in all nodes of the fleet"), "{refused}");
+        assert_eq!(
+            book.take_changed().iter().map(|stored| stored.used).max(),
+            Some(4),
+            "what is stored is its own"
+        );
+        book.set_shared(false);
+        book.tick(at(4));
+        assert!(a.concern().is_none() && enters(&mut book, "a"));
+    }
+
+    #[test]
+    fn what_other_nodes_should_know_is_what_is_used_of_limits() {
+        let mut book = book(
+            "user default queries/hour hard=10\nuser default connections soft=2\nuser default server_seconds/hour soft=1 hard=3\nuser a storage hard=5",
+        );
+        let (a, b) = (client(&mut book, "a\n\"b"), client(&mut book, "c"));
+        a.add(1_500_000, 4, 1);
+        book.tick(at(1));
+        let shared = book.shared();
+        let keys: Vec<_> =
+            shared.iter().map(|shared| (shared.key.as_str(), shared.used, shared.limit)).collect();
+        assert_eq!(
+            keys,
+            [
+                ("user \"a?\"\"b\" connections", 1, 2),
+                ("user \"a?\"\"b\" server_seconds/hour", 1_500_000, 3_000_000),
+                ("user \"a?\"\"b\" queries/hour", 4, 10),
+                ("user c connections", 1, 2),
+            ]
+        );
+        assert_eq!(shared[2].period_s, (NOON / 3_600 * 3_600, NOON / 3_600 * 3_600 + 3_600));
+        drop(b);
+        assert_eq!(book.shared().len(), 3);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Meter {
     connections: AtomicU32,
     /// So many connections are allowed; 0 is any number.
     connections_most: AtomicU32,
+    /// Connections that other nodes of a fleet have.
+    connections_external: AtomicU32,
     standing: AtomicU8,
     storage: AtomicU8,
     /// Something was added since it was collected last: the stripes of those that use nothing are not looked at.
@@ -70,6 +72,7 @@ impl Meter {
             subject,
             connections: AtomicU32::new(0),
             connections_most: AtomicU32::new(0),
+            connections_external: AtomicU32::new(0),
             standing: AtomicU8::new(0),
             storage: AtomicU8::new(0),
             is_used: AtomicBool::new(false),
@@ -121,10 +124,15 @@ impl Meter {
         self.connections_most.store(most, Ordering::Release);
     }
 
+    pub(crate) fn set_connections_external(&self, external: u32) {
+        self.connections_external.store(external, Ordering::Relaxed);
+    }
+
     /// One more connection, if it is allowed or nobody asks whether it is.
     fn take(&self, is_bound: bool) -> bool {
         let most = if is_bound { self.connections_most.load(Ordering::Acquire) } else { 0 };
-        let more = |open: u32| (most == 0 || open < most).then_some(open + 1);
+        let external = self.connections_external.load(Ordering::Relaxed);
+        let more = |open: u32| (most == 0 || open.saturating_add(external) < most).then_some(open + 1);
         self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
@@ -280,6 +288,16 @@ mod tests {
         assert_eq!((wide.connections(), narrow.connections()), (3, 3));
         drop((first, exempt, anyway));
         assert_eq!((wide.connections(), narrow.connections()), (0, 0));
+    }
+
+    #[test]
+    fn connections_of_other_nodes_count() {
+        let (narrow, wide) = (meter(2), meter(0));
+        let enters = |meter: &Arc<Meter>| ClientMeters::enter(vec![Arc::clone(meter)], false, 0).is_ok();
+        [&narrow, &wide].iter().for_each(|meter| meter.set_connections_external(1));
+        assert!(enters(&narrow) && enters(&wide));
+        [&narrow, &wide].iter().for_each(|meter| meter.set_connections_external(u32::MAX));
+        assert!(!enters(&narrow) && enters(&wide), "no limit is none");
     }
 
     #[test]

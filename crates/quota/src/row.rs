@@ -52,7 +52,7 @@ pub struct QuotaRow {
     pub subject: Subject,
     /// Of what.
     pub measure: Measure,
-    /// What was used, in the file's units: seconds of server time are whole ones.
+    /// What was used, by all nodes of a fleet where they share quotas, in the file's units: seconds of server time are whole ones.
     pub used: u64,
     /// The soft limit; 0 is none.
     pub soft: u64,
@@ -66,4 +66,6 @@ pub struct QuotaRow {
     pub state: State,
     /// How many members a group has, if that is known.
     pub members: Option<u64>,
+    /// How much of what was used other nodes of the fleet have.
+    pub external: u64,
 }

@@ -1,4 +1,4 @@
-//! The settings of a fleet: which store its nodes share, what a node may be called, how long its lease lasts.
+//! The settings of a fleet: which store its nodes share, what a node may be called, how long its lease lasts, which limits hold for all nodes.
 //!
 //! Owns their spelling.
 
@@ -47,6 +47,50 @@ impl Codec for FleetStore {
             FleetStore::None => "none".to_owned(),
             FleetStore::Etcd(url) => url.to_string(),
         })
+    }
+}
+
+/// Which limits besides those of server connections hold for all nodes together (`fleet_limits`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FleetLimits {
+    /// `max_client_conn`, `max_db_client_connections` and `max_user_client_connections`.
+    pub clients: bool,
+    /// Quotas of connections, and of what is used in a period.
+    pub quotas: bool,
+}
+
+const LIMITS: &[&str] = &["none", "clients", "quotas"];
+
+impl Codec for FleetLimits {
+    type Value = FleetLimits;
+    const KIND: ValueKind = ValueKind::List;
+
+    fn read(text: &str) -> Result<FleetLimits, BadValue> {
+        let mut limits = FleetLimits::default();
+        let words: Vec<String> = text
+            .split(',')
+            .map(|word| word.trim().to_ascii_lowercase())
+            .filter(|word| !word.is_empty())
+            .collect();
+        for word in &words {
+            match word.as_str() {
+                "clients" => limits.clients = true,
+                "quotas" => limits.quotas = true,
+                "none" if words.len() == 1 => {}
+                _ => return Err(BadValue::NotAChoice(LIMITS)),
+            }
+        }
+        Ok(limits)
+    }
+
+    fn show(value: &FleetLimits) -> Option<String> {
+        let words = match (value.clients, value.quotas) {
+            (false, false) => "none",
+            (true, false) => "clients",
+            (false, true) => "quotas",
+            (true, true) => "clients,quotas",
+        };
+        Some(words.to_owned())
     }
 }
 
@@ -110,6 +154,24 @@ pub fn is_node_id(text: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn limits_are_a_set_of_words() {
+        let (none, all) = (FleetLimits::default(), FleetLimits { clients: true, quotas: true });
+        for (text, expected, shown) in [
+            ("", none, "none"),
+            ("None", none, "none"),
+            (" quotas,Clients ", all, "clients,quotas"),
+            ("clients", FleetLimits { clients: true, quotas: false }, "clients"),
+            ("quotas,,quotas", FleetLimits { clients: false, quotas: true }, "quotas"),
+        ] {
+            assert_eq!(FleetLimits::read(text), Ok(expected), "{text}");
+            assert_eq!(FleetLimits::show(&expected).as_deref(), Some(shown));
+        }
+        for text in ["none,clients", "client", "clients quotas"] {
+            assert!(FleetLimits::read(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn none_is_no_fleet_and_a_store_is_shown_without_its_password() {

@@ -11,7 +11,7 @@ use crate::codec::{
     PeerId, Percent, Port, PortOrOff, Positive, PositiveSeconds, Seconds, Text, WholeSeconds,
 };
 use crate::collector::{Endpoint, Headers, Webhook};
-use crate::fleet::{FleetNode, FleetStore, LeaseTime};
+use crate::fleet::{FleetLimits, FleetNode, FleetStore, LeaseTime};
 use crate::fleet_peers::FleetAddress;
 use crate::ldap::LdapRule;
 use crate::pool_size::PoolSize;
@@ -177,6 +177,9 @@ live {
         own;
     fleet_lease_time: Duration, LeaseTime, "10", Restart,
         "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",
+        own;
+    fleet_limits: FleetLimits, FleetLimits, "none", Reload,
+        "Weir's own. Which limits besides those of server connections hold for all nodes of the fleet together, with a comma between them: `clients` (max_client_conn, max_db_client_connections, max_user_client_connections) and `quotas` (of connections, and of what is used in a period). Nodes tell each other what they use about once a second, so that such a limit is passed by what comes in that time. none: they are each node's own. The same on all nodes.",
         own;
     fleet_min_servers: u32, Limit, "1", Reload,
         "Weir's own. Server connections of each shared limit that every node of the fleet may have without asking, also while the store is gone; of a limit smaller than fleet_nodes times this, the whole part of it for each node. The same on all nodes.",

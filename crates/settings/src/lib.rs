@@ -64,7 +64,7 @@ pub use diff::{Change, changes};
 pub use etcd_url::{EtcdEndpoint, EtcdUrl, EtcdUrlError, EtcdUser};
 pub use files::Files;
 pub use finding::{Finding, Origin, Severity};
-pub use fleet::{END_CLIENTS, FleetStore, is_node_id};
+pub use fleet::{END_CLIENTS, FleetLimits, FleetStore, is_node_id};
 pub use fleet_part::FleetPart;
 pub use fleet_peers::{FleetPeer, FleetPeers};
 pub use fleet_pools::FleetHolds;

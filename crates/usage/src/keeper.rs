@@ -73,6 +73,8 @@ impl Keeper {
     }
 
     pub(crate) fn configure(&mut self, config: &Config) {
+        let is_shared = config.global.fleet.is_some() && config.global.fleet_limits.quotas;
+        self.book().set_shared(is_shared);
         self.book().set_rules(&config.quotas);
         let path = quotas_path(&config.global).filter(|_| !config.quotas.is_empty());
         let path = path.map(|path| with_ending(Path::new(path), "usage"));

@@ -399,6 +399,18 @@ columns! {
 }
 
 columns! {
+    /// The columns of SHOW FLEET_LIMITS.
+    FleetLimitColumn {
+        Kind: text "kind",
+        Database: text "database",
+        User: text "user",
+        Limit: int "limit",
+        Clients: int "clients",
+        External: int "external",
+    }
+}
+
+columns! {
     /// The columns of SHOW QUOTAS.
     QuotaColumn {
         Subject: text "subject",
@@ -412,6 +424,7 @@ columns! {
         PeriodEnds: text "period_ends",
         State: text "state",
         Members: numeric "members",
+        External: numeric "external",
     }
 }
 
@@ -546,6 +559,9 @@ pub const FLEET: TypedView<FleetColumn> = TypedView::new("FLEET");
 
 /// SHOW FLEET_BUDGETS.
 pub const FLEET_BUDGETS: TypedView<FleetBudgetColumn> = TypedView::new("FLEET_BUDGETS");
+
+/// SHOW FLEET_LIMITS.
+pub const FLEET_LIMITS: TypedView<FleetLimitColumn> = TypedView::new("FLEET_LIMITS");
 
 /// SHOW QUOTAS.
 pub const QUOTAS: TypedView<QuotaColumn> = TypedView::new("QUOTAS");

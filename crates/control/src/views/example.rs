@@ -1,8 +1,8 @@
 //! Example rows of one shard for the tests of the views: one row of each subject, all different.
 
 use messages::{
-    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, FleetBudgetRow, FleetNodeRow, HostLag, HostRole,
-    Listing, PoolRow, PoolSizeRow, QueueRow, ShardRow, SocketRow, Subject, UserRow,
+    CacheRow, ClusterHostRow, ClusterRow, DatabaseRow, FleetBudgetRow, FleetLimitRow, FleetNodeRow, HostLag,
+    HostRole, Listing, PoolRow, PoolSizeRow, QueueRow, ShardRow, SocketRow, Subject, UserRow,
 };
 use telemetry::{Counters, ServerWait, ServerWaits, Wait, Waits};
 
@@ -31,6 +31,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::PoolSizes => pool_sizes(),
         Subject::FleetNodes => fleet_nodes(),
         Subject::FleetBudgets => fleet_budgets(),
+        Subject::FleetLimits => fleet_limits(),
     }
 }
 
@@ -267,6 +268,7 @@ fn quotas() -> Listing {
         period_ends_s: Some(1_764_288_000),
         state: quota::State::Soft,
         members: None,
+        external: 0,
     }])
 }
 
@@ -282,6 +284,17 @@ fn fleet_nodes() -> Listing {
         wanted: 5,
         pools: Some(3),
         ..FleetNodeRow::default()
+    }])
+}
+
+fn fleet_limits() -> Listing {
+    Listing::FleetLimits(vec![FleetLimitRow {
+        kind: "database",
+        database: "app".into(),
+        limit: 100,
+        clients: 40,
+        external: 31,
+        ..FleetLimitRow::default()
     }])
 }
 

@@ -1,6 +1,6 @@
-//! SHOW FLEET and SHOW FLEET_BUDGETS: the nodes of the fleet, and the limits that they share.
+//! SHOW FLEET, SHOW FLEET_BUDGETS and SHOW FLEET_LIMITS: the nodes of the fleet, and the limits that they share.
 
-use messages::{Cell, FleetBudgetRow, FleetNodeRow};
+use messages::{Cell, FleetBudgetRow, FleetLimitRow, FleetNodeRow};
 
 use super::ViewContext;
 
@@ -29,8 +29,21 @@ pub(super) fn budgets(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     context.aggregate.fleet_budgets.iter().map(budget).collect()
 }
 
+pub(super) fn limits(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
+    context.aggregate.fleet_limits.iter().map(limit).collect()
+}
+
+fn limit(row: &FleetLimitRow) -> Vec<Cell> {
+    let count = |count: u32| Cell::Number(count.into());
+    let (database, user) = (name(&row.database), name(&row.user));
+    vec![row.kind.into(), database, user, count(row.limit), count(row.clients), count(row.external)]
+}
+
+fn name(name: &str) -> Cell {
+    if name.is_empty() { Cell::Null } else { name.into() }
+}
+
 fn budget(row: &FleetBudgetRow) -> Vec<Cell> {
-    let name = |name: &str| if name.is_empty() { Cell::Null } else { name.into() };
     let count = |count: u32| Cell::Number(count.into());
     vec![
         row.kind.into(),

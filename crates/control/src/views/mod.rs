@@ -38,12 +38,13 @@ use crate::topology::Topologies;
 
 pub use columns::{
     CACHE, CLIENT_WAITS, CLUSTERS, CONFIG, CacheColumn, ClientWaitColumn, ClusterColumn, ConfigColumn,
-    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FleetBudgetColumn, FleetColumn,
-    HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn, PIN_TOTALS, PINS, POOL_SIZES, POOLS,
-    PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn, QUERIES, QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES,
-    QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn, QueueColumn, QuotaColumn, SERVER_ERRORS,
-    SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS, ServerErrorColumn, ShardColumn, SocketColumn,
-    SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS, WaitColumn,
+    DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FLEET_LIMITS, FleetBudgetColumn,
+    FleetColumn, FleetLimitColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn,
+    PIN_TOTALS, PINS, POOL_SIZES, POOLS, PinColumn, PinTotalColumn, PoolColumn, PoolSizeColumn, QUERIES,
+    QUERY_HISTOGRAMS, QUERY_TEXTS, QUEUES, QUOTAS, QueryColumn, QueryHistogramColumn, QueryTextColumn,
+    QueueColumn, QuotaColumn, SERVER_ERRORS, SHARD_CLIENTS, SHARD_SERVERS, SHARDS, SPANS, STATS_TOTALS,
+    ServerErrorColumn, ShardColumn, SocketColumn, SpanColumn, TotalsColumn, TypedView, ViewColumn, WAITS,
+    WaitColumn,
 };
 pub use durations::Measure;
 pub use fixed::ListItem;
@@ -167,6 +168,8 @@ pub static VIEWS: &[View] = &[
         .own("nodes of the fleet: state, load, and the slots that each has leased of shared limits"),
     typed(FLEET_BUDGETS, &[Subject::FleetBudgets], fleet::budgets)
         .own("limits of server connections that the nodes of the fleet share, and who has how much of them"),
+    typed(FLEET_LIMITS, &[Subject::FleetLimits], fleet::limits)
+        .own("limits of clients that hold for all nodes of the fleet (fleet_limits), and what is used of them"),
     View { is_help: true, ..whole("HELP", &[], &[], |_| Vec::new()) },
     typed(HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms)
         .own("how long clients waited, transactions and queries took"),

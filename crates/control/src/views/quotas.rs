@@ -20,6 +20,7 @@ pub(super) fn rows(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
             time(row.period_ends_s),
             row.state.word().into(),
             row.members.map_or(Cell::Null, Cell::Sum),
+            Cell::Sum(row.external),
         ]
     })
     .collect()

@@ -39,6 +39,7 @@ impl Node {
                     None => {
                         self.drains.swapped(call, revision, &self.config.id);
                         self.pools.swapped(call, revision, &self.config.id);
+                        self.shared.swapped(call, revision, &context!(self, now_us));
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
                         }
@@ -83,6 +84,7 @@ impl Node {
         self.drains.not_swapped(call, why, now_us);
         self.pools.not_swapped(call, why, now_us);
         self.peers.not_swapped(call, now_us);
+        self.shared.not_swapped(call, &context!(self, now_us));
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -101,6 +103,8 @@ impl Node {
         self.drains.after_snapshot(objects);
         self.peers.after_snapshot(objects);
         self.pools.after_snapshot(objects);
+        self.shared.after_snapshot(objects);
+        self.shared.plan(&context!(self, now_us));
         self.note_all_orphans(now_us);
     }
 
@@ -113,6 +117,7 @@ impl Node {
         if before == Some(session) {
             return;
         }
+        self.shared.touch();
         if let Some(before) = before {
             self.reclaim.node_gone(&id, before, now_us);
         }
@@ -124,6 +129,8 @@ impl Node {
             self.reclaim.node_gone(id, record.session, now_us);
             self.reports.node_gone();
             self.peers.touch();
+            self.shared.touch();
+            self.shared.plan(&context!(self, now_us));
             self.touch_entries_of(id, now_us);
         }
     }
@@ -152,6 +159,7 @@ impl Node {
         let drains = |drains: &mut Drains| drains.heard(object, id, session);
         let result = self.reports.heard(object).or_else(|| self.peers.heard(object));
         let result = result.or_else(|| self.pools.heard(object));
+        let result = result.or_else(|| self.shared.heard(object));
         if let Some(result) = result.or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));

@@ -16,6 +16,7 @@ use crate::peers::{PeerNumbers, Peers};
 use crate::pools::{FleetPools, Pools, PoolsChange, PoolsResult};
 use crate::reclaim::Reclaim;
 use crate::reports::Reports;
+use crate::shared::{ExternalUsage, Shared, SharedUsage};
 use crate::store::{Backend, CallId, NodeId, NodeRecord, PoolsInUse, Request, SessionId};
 use watch::Watch;
 
@@ -48,6 +49,7 @@ pub struct Node {
     drains: Drains,
     peers: Peers,
     pools: Pools,
+    shared: Shared,
     calls: Calls,
     outbox: VecDeque<Request>,
     clients: u32,
@@ -103,6 +105,7 @@ impl Node {
             drains: Drains::default(),
             peers: Peers::default(),
             pools: Pools::default(),
+            shared: Shared::default(),
             calls: Calls::default(),
             outbox: VecDeque::new(),
             clients: 0,
@@ -131,7 +134,8 @@ impl Node {
         if self.membership.advance(now_us) == Turn::Over {
             self.session_over();
         }
-        if (self.ledgers.take_stale() | self.peers.take_stale()) && self.watch.is_on() {
+        let is_stale = self.ledgers.take_stale() | self.peers.take_stale() | self.shared.take_stale();
+        if is_stale && self.watch.is_on() {
             self.watch.again(now_us);
             self.reclaim.stop();
         }
@@ -187,6 +191,7 @@ impl Node {
             let request = request.or_else(|| self.drains.poll(&context, || calls.next()));
             let request = request.or_else(|| self.peers.poll(&context, || calls.next()));
             let request = request.or_else(|| self.pools.poll(&context, || calls.next()));
+            let request = request.or_else(|| self.shared.poll(&context, || calls.next()));
             if request.is_some() {
                 return request;
             }
@@ -198,8 +203,17 @@ impl Node {
     #[must_use]
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
-        let mut deadlines =
-            [self.membership.deadline_us(), self.ledgers.deadline_us(), None, None, None, None, None, None];
+        let mut deadlines = [
+            self.membership.deadline_us(),
+            self.ledgers.deadline_us(),
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        ];
         if self.membership.is_in() {
             deadlines[2] = self.watch.deadline_us();
         }
@@ -209,6 +223,7 @@ impl Node {
             deadlines[5] = self.drains.deadline_us(&context);
             deadlines[6] = self.peers.deadline_us(&context);
             deadlines[7] = self.pools.deadline_us();
+            deadlines[8] = self.shared.deadline_us();
         }
         deadlines.into_iter().flatten().min()
     }
@@ -273,6 +288,18 @@ impl Node {
     #[must_use]
     pub fn sure_until_us(&self) -> u64 {
         self.membership.sure_until_us()
+    }
+
+    /// What this node uses of limits that hold for all nodes without slots; others learn of a change that matters to them about a second later.
+    pub fn set_shared_usage(&mut self, usage: SharedUsage, now_us: u64) {
+        self.shared.set(usage, &context!(self, now_us));
+    }
+
+    /// What all other nodes use of such limits, if that has changed since it was given out here; None before the store has been read. While this node has no lease,
+    /// nothing of what others use at the moment is in it, and of what they have used in a period what was known last.
+    pub fn next_external_usage(&mut self, now_us: u64) -> Option<ExternalUsage> {
+        let is_in = self.membership.is_in();
+        self.shared.next_external(&context!(self, now_us), is_in)
     }
 
     /// The numbers of nodes, if they, or nodes that have a record, have changed since they were given out here.
@@ -377,12 +404,14 @@ impl Node {
 
     fn session_begun(&mut self, now_us: u64) {
         self.peers.touch();
+        self.shared.touch();
         self.ledgers.set_sure(true, &self.config.id, self.membership.session());
         self.watch.hurry(now_us);
     }
 
     fn session_over(&mut self) {
         self.peers.touch();
+        self.shared.touch();
         self.ledgers.set_sure(false, &self.config.id, self.membership.session());
         self.reclaim.stop();
     }

@@ -24,6 +24,7 @@ impl Node {
             sure_until_us: if is_sure { sure_until_us } else { 0 },
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
+            unshared: self.shared.left_out(),
             nodes: self.peers(now_us),
             budgets: self.ledgers.all().filter_map(|ledger| self.budget(ledger, now_us)).collect(),
         }

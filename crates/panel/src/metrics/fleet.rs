@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use control::{FleetBudgetColumn, FleetColumn};
+use control::{FleetBudgetColumn, FleetColumn, FleetLimitColumn};
 
 use super::family::{Family, MetricKind, MetricUnit, MetricWriter, number};
 use crate::table::{ViewRow, ViewTable};
@@ -67,6 +67,26 @@ fn write_budgets(page: &mut dyn MetricWriter, budgets: &ViewTable<FleetBudgetCol
         page.family(&Family::new(name, MetricKind::Gauge, MetricUnit::Number("connection"), help));
         for row in budgets.iter() {
             page.sample(&labels(row), number(row.number(column)));
+        }
+    }
+}
+
+/// Limits of clients that hold for all nodes (`fleet_limits`); no family where there is none.
+pub(super) fn write_limits(page: &mut dyn MetricWriter, limits: &ViewTable<FleetLimitColumn>) {
+    use FleetLimitColumn::{Clients, Database, External, Kind, Limit, User};
+    if limits.iter().next().is_none() {
+        return;
+    }
+    for (name, column, help) in [
+        ("weir.fleet.clients_limit", Limit, "Clients that all nodes of the fleet may have together."),
+        ("weir.fleet.clients", Clients, "Clients of this node that count in the limit."),
+        ("weir.fleet.clients_external", External, "Clients of the other nodes that count in the limit here."),
+    ] {
+        page.family(&Family::new(name, MetricKind::Gauge, MetricUnit::Number("connection"), help));
+        for row in limits.iter() {
+            let label = |column| row.text(column).unwrap_or_default();
+            let labels = [("kind", label(Kind)), ("database", label(Database)), ("user", label(User))];
+            page.sample(&labels, number(row.number(column)));
         }
     }
 }
@@ -144,6 +164,27 @@ mod tests {
             // The state of another node does not count.
             let page = page(&[("a", if up == " 1" { "gone" } else { "up" }, 0), ("b", state, 1)], &[]);
             assert_eq!(samples(&page, "weir_fleet_up"), [up], "{state}");
+        }
+    }
+
+    #[test]
+    fn limits_of_clients_have_their_figures_and_none_has_no_family() {
+        let written = |limits: &[&[(FleetLimitColumn, Cell)]]| {
+            let mut page = Exposition::default();
+            write_limits(&mut page, &rows_of(limits));
+            page.finished()
+        };
+        assert!(!written(&[]).contains("weir_fleet"));
+        let page = written(&[&[
+            (FleetLimitColumn::Kind, Cell::from("user")),
+            (FleetLimitColumn::User, Cell::from("ann")),
+            (FleetLimitColumn::Limit, Cell::Number(10)),
+            (FleetLimitColumn::Clients, Cell::Number(3)),
+            (FleetLimitColumn::External, Cell::Number(4)),
+        ]]);
+        for (name, count) in [("clients_limit", 10), ("clients", 3), ("clients_external", 4)] {
+            let expected = format!("{{kind=\"user\",database=\"\",user=\"ann\"}} {count}");
+            assert_eq!(samples(&page, &format!("weir_fleet_{name}")), [expected], "{name}");
         }
     }
 

@@ -22,11 +22,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{
-    CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS,
-    FleetBudgetColumn, FleetColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS, ListColumn,
-    PIN_TOTALS, POOL_SIZES, POOLS, PinTotalColumn, PoolColumn, PoolSizeColumn, QUEUES, QUOTAS, QueueColumn,
-    QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn, WAITS,
-    WaitColumn,
+    CACHE, CacheColumn, DATABASES, DatabaseColumn, ERRORS, ErrorColumn, FLEET, FLEET_BUDGETS, FLEET_LIMITS,
+    FleetBudgetColumn, FleetColumn, FleetLimitColumn, HISTOGRAMS, HOSTS, HistogramColumn, HostColumn, LISTS,
+    ListColumn, PIN_TOTALS, POOL_SIZES, POOLS, PinTotalColumn, PoolColumn, PoolSizeColumn, QUEUES, QUOTAS,
+    QueueColumn, QuotaColumn, SHARD_CLIENTS, SHARDS, STATS_TOTALS, ShardColumn, SocketColumn, TotalsColumn,
+    WAITS, WaitColumn,
 };
 use settings::Config;
 
@@ -67,6 +67,7 @@ pub(crate) struct MetricTables {
     pool_sizes: ViewTable<PoolSizeColumn>,
     fleet_nodes: ViewTable<FleetColumn>,
     fleet_budgets: ViewTable<FleetBudgetColumn>,
+    fleet_limits: ViewTable<FleetLimitColumn>,
     clients: BTreeMap<[String; 4], u64>,
     process: Vec<ProcessMetric>,
     alerts: Vec<(&'static str, String)>,
@@ -114,6 +115,7 @@ impl MetricsSource {
             pool_sizes,
             fleet_nodes,
             fleet_budgets,
+            fleet_limits,
             clients,
         ) = tokio::try_join!(
             control_client.show(LISTS),
@@ -132,6 +134,7 @@ impl MetricsSource {
             control_client.show(POOL_SIZES),
             control_client.show(FLEET),
             control_client.show(FLEET_BUDGETS),
+            control_client.show(FLEET_LIMITS),
             clients(control_client),
         )?;
         let process = process.await.unwrap_or_default();
@@ -153,6 +156,7 @@ impl MetricsSource {
             pool_sizes,
             fleet_nodes,
             fleet_budgets,
+            fleet_limits,
             clients,
             process,
             alerts,
@@ -187,6 +191,7 @@ impl MetricTables {
         quotas::write(page, &self.quotas);
         pool_sizes::write(page, &self.pool_sizes);
         fleet::write(page, &self.fleet_nodes, &self.fleet_budgets, config.global.fleet_nodes);
+        fleet::write_limits(page, &self.fleet_limits);
         statistics::write(page, &self.totals, &self.histograms, &self.errors);
         process::write(page, &self.process);
         let help = "Panics of the panel's threads; the log has them.";

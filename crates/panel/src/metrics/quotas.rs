@@ -14,7 +14,12 @@ pub(super) fn write(page: &mut dyn MetricWriter, table: &ViewTable<QuotaColumn>)
         (
             "weir.quota.used",
             QuotaColumn::Used,
-            "What a subject has used of a resource in the period that runs.",
+            "What a subject has used of a resource in the period that runs, at all nodes of a fleet that share quotas.",
+        ),
+        (
+            "weir.quota.external",
+            QuotaColumn::External,
+            "How much of that was used at other nodes of the fleet.",
         ),
         ("weir.quota.soft", QuotaColumn::Soft, "Its soft limit; 0 is none."),
         ("weir.quota.hard", QuotaColumn::Hard, "Its hard limit; 0 is none."),

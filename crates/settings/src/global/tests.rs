@@ -78,6 +78,7 @@ fn a_row_writes_its_own_field_and_no_other() {
             "demand",
             "comment",
             "h:1",
+            "quotas",
         ];
         let changed = words
             .iter()

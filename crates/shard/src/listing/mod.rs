@@ -99,7 +99,8 @@ impl ShardState {
             | Subject::Zones
             | Subject::Quotas
             | Subject::FleetNodes
-            | Subject::FleetBudgets => {}
+            | Subject::FleetBudgets
+            | Subject::FleetLimits => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which limits a client is counted in, from its startup packet to its end.
 //!
 //! Owns `max_client_conn`, `max_db_client_connections` and `max_user_client_connections`: exact over all shards, and
-//! released however a client disconnects. Never looks at servers; those are counted by their pools.
+//! released however a client disconnects; what other nodes of a fleet have is known from about a second ago. Never looks at servers; those are counted by their pools.
 
 use std::sync::Arc;
 
@@ -21,9 +21,11 @@ use crate::login::Logins;
 /// the client got the error.
 pub(crate) fn has_room_in_process(core: &mut Core, conn: ConnId, is_console: bool) -> bool {
     let limit = core.config.global.max_client_conn;
-    let has_room = is_console || core.process.clients.taken() < limit;
+    let clients = &core.process.clients;
+    let has_room = is_console || clients.taken().saturating_add(clients.external()) < limit;
     if !has_room {
-        refuse_count(core, conn, "max_client_conn");
+        let is_external = clients.taken() < limit;
+        refuse_count(core, conn, "max_client_conn", is_external);
     }
     has_room
 }
@@ -35,7 +37,8 @@ impl Logins {
         // Unlike the other limits, 0 admits no client, as in PgBouncer.
         let is_shut = limit == 0 && !is_console;
         if is_shut || !core.process.clients.take(if is_console { 0 } else { limit }) {
-            refuse_count(core, conn, "max_client_conn");
+            let is_external = core.process.clients.taken() < limit;
+            refuse_count(core, conn, "max_client_conn", is_external);
             return false;
         }
         if let Some(client) = core.client(conn) {
@@ -82,7 +85,8 @@ fn count(
     let limit = database
         .map_or(global.max_db_client_connections, |database| core.config.max_db_client_connections(database));
     if !in_database.clients.take(limit) {
-        refuse_count(core, conn, "max_db_client_connections");
+        let is_external = in_database.clients.taken() < limit;
+        refuse_count(core, conn, "max_db_client_connections", is_external);
         return false;
     }
     client.counted.database = Some(in_database);
@@ -90,14 +94,17 @@ fn count(
     let limit = core.config.max_user_client_connections(user);
     let in_user = core.pool_registry.user(&client.login_user);
     if !in_user.clients.take(limit) {
-        refuse_count(core, conn, "max_user_client_connections");
+        let is_external = in_user.clients.taken() < limit;
+        refuse_count(core, conn, "max_user_client_connections", is_external);
         return false;
     }
     client.counted.user = Some(in_user);
     true
 }
 
-fn refuse_count(core: &mut Core, conn: ConnId, limit: &str) {
-    let text = format!("no more connections allowed ({limit})");
+/// `is_external`: this process alone has not reached the limit.
+fn refuse_count(core: &mut Core, conn: ConnId, limit: &str, is_external: bool) {
+    let by = if is_external { " in all nodes of the fleet" } else { "" };
+    let text = format!("no more connections allowed ({limit}){by}");
     client_end::fail_client(core, conn, sqlstate::TOO_MANY_CONNECTIONS, &text);
 }
