@@ -104,6 +104,10 @@ pub(crate) struct Process {
     pub(crate) wake_us: u64,
     pub(crate) is_usage_due: bool,
     pub(crate) is_leaving: bool,
+    /// The store has had a session of it among those that hold floors.
+    pub(crate) had_line: bool,
+    /// It opened a connection before that, alone.
+    pub(crate) began_alone: bool,
 }
 
 impl Process {
