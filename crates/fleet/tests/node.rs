@@ -684,7 +684,7 @@ fn a_process_in_place_of_another_has_its_floor_when_no_backends_of_that_are_left
     assert_eq!(bench.floors(), "a 0000000000000003\nb 0000000000000007\n");
     assert_eq!(bench.allowance().floor, 0, "PostgreSQL cannot be asked");
     assert_eq!(bench.node.status(bench.now_us).floors.unlisted, 1);
-    // Of two of the other node and one of nobody.
+    // Of two of the other node, and one of neither.
     bench.lists.insert(pool(0), backends(&[1, 2, 3]));
     bench.pass(10 * SECOND);
     assert_eq!(bench.allowance().floor, 0, "the other node has not said which it has");

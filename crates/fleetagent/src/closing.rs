@@ -1,4 +1,4 @@
-//! The end of the process: whether PostgreSQL has none of its connections any more, so that nobody has to find that out later.
+//! The end of the process: whether PostgreSQL has none of its connections any more, so that other nodes need not find that out.
 
 use std::collections::BTreeSet;
 
