@@ -134,7 +134,9 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
         process::leave_terminal().map_err(|why| BootError::System("cannot leave the terminal", why))?;
     }
     let (usage, fleet) = (control_loop.usage(), control_loop.fleet());
-    stop(control_loop.run().engine);
+    let engine = control_loop.run().engine;
+    fleet.iter().for_each(FleetAgent::close);
+    stop(engine);
     fleet.iter().for_each(FleetAgent::stop);
     usage.iter().for_each(Usage::stop);
     drop(pidfile);

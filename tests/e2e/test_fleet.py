@@ -233,6 +233,50 @@ def test_connections_of_a_dead_node_count_while_postgres_has_them(fleet):
     assert sampler.stop() <= LIMIT
 
 
+def test_a_node_that_is_killed_and_started_again_waits_with_its_floor_for_connections_that_are_left(fleet):
+    # A floor of 1 for each, and nothing to lease.
+    node, other = [fleet.start(name, limit=2, fleet_nodes=2) for name in ("a", "b")]
+    fleet.joined("a", "b")
+    sampler, clients = Sampler(fleet.pg), crowd(other, each=2)
+    sleeper = node.connect()
+    sleeper.execute("begin")
+    sleeper.execute("set local client_connection_check_interval = 0")
+    ended = threading.Thread(target=lambda: pytest.raises(psycopg.Error, sleeper.execute, "select pg_sleep(4)"))
+    ended.start()
+    left = "select count(*) from pg_stat_activity where query = 'select pg_sleep(4)' and state = 'active'"
+    host.eventually(lambda: fleet.pg.value(left) == 1)
+    node.process.kill()
+    node.process.wait()
+    ended.join()
+    node.start()
+    waiting = crowd(node, each=1)
+    host.eventually(lambda: "PostgreSQL has 1 backends" in str(node.console("SHOW FLEET")), timeout=40)
+    assert fleet.pg.value(left) == 1 and waiting[0].answered == []
+    assert budget(node)["detail"] == "1 of the floor are not used yet (SHOW FLEET says why)"
+    waiting[0].goes_on()
+    assert fleet.pg.value(left) == 0
+    host.eventually(lambda: "PostgreSQL has" not in str(node.console("SHOW FLEET")), timeout=40)
+    assert stop(clients + waiting) == []
+    assert sampler.stop() <= 2
+
+
+@pytest.mark.parametrize("ending", [signal.SIGQUIT, signal.SIGTERM, signal.SIGINT])
+def test_a_node_that_ends_leaves_nothing_in_the_store(fleet, store, ending):
+    node = fleet.start("a")
+    fleet.joined("a")
+    clients = crowd(node, each=6)
+    host.eventually(lambda: budget(node)["leased"] == 5, timeout=40)
+    assert stop(clients) == []
+    kept = fleet.connections()
+    for connection in node.connections:
+        connection.close()
+    node.signal(ending)
+    node.wait_end()
+    keys = store.under("/weir/")
+    assert not [key for key in keys if "/nodes/" in key or "/slots/" in key], (kept, keys)
+    assert keys["/weir/objects/floors"] == "weir-fleet 1\n"
+
+
 def test_a_node_that_was_stopped_for_long_is_not_robbed_nor_robs(fleet):
     stopped, other = fleet.start("a"), fleet.start("b")
     fleet.joined("a", "b")

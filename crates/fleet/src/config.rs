@@ -68,6 +68,17 @@ pub struct Handover {
     pub earlier: Vec<SessionId>,
     /// What the lease of `session` is sure until, in microseconds of the clock of `now_us`, which both processes must share.
     pub sure_until_us: u64,
+    /// The floors that may be used on.
+    pub floors: HeldFloors,
+}
+
+/// What a process that takes over knows of its floors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldFloors {
+    /// It holds all.
+    All,
+    /// Those of these budgets, which have been proven to be free.
+    Of(Vec<BudgetName>),
 }
 
 /// What a node is to do with its clients.

@@ -36,6 +36,10 @@ pub(crate) struct Ledgers {
     swaps: BTreeMap<CallId, Index>,
     /// Budgets that have orphaned slots, and since when.
     orphaned: BTreeMap<Index, u64>,
+    /// Of budgets that are added, the floors may not be used.
+    are_floors_withheld: bool,
+    /// Budgets of which a part of the floor is withheld.
+    withheld: BTreeSet<Index>,
     is_resumed: bool,
     is_sure: bool,
     is_stale: bool,
@@ -44,8 +48,8 @@ pub(crate) struct Ledgers {
 }
 
 impl Ledgers {
-    pub(crate) fn new(is_resumed: bool) -> Ledgers {
-        Ledgers { is_resumed, ..Ledgers::default() }
+    pub(crate) fn new(is_resumed: bool, are_floors_withheld: bool) -> Ledgers {
+        Ledgers { is_resumed, are_floors_withheld, ..Ledgers::default() }
     }
 
     pub(crate) fn find(&self, name: &BudgetName) -> Option<Index> {
@@ -97,6 +101,8 @@ impl Ledgers {
         }
         let was = ledger.division().is_some();
         ledger.configure(division);
+        let is_withheld = ledger.is_withheld();
+        self.note_withheld(at, is_withheld);
         match (was, division.is_some()) {
             (true, false) => self.unconfigured += 1,
             (false, true) => self.unconfigured -= 1,
@@ -115,7 +121,10 @@ impl Ledgers {
         let version = self.created << 32;
         self.by_name.insert(name.clone(), at);
         self.by_object.insert(object.clone(), at);
-        let ledger = Ledger::new(name, object, version, self.is_resumed, self.is_sure);
+        let mut ledger = Ledger::new(name, object, version, self.is_resumed, self.is_sure);
+        if self.are_floors_withheld {
+            ledger.set_suspects(u32::MAX);
+        }
         if let Some(place) = self.slots.get_mut(at.0) {
             *place = Some(Slot { ledger, is_dirty: false, is_changed: false, wake_us: None });
         }
@@ -128,6 +137,7 @@ impl Ledgers {
         self.by_name.remove(&slot.ledger.name);
         self.by_object.remove(&slot.ledger.object);
         self.orphaned.remove(&at);
+        self.withheld.remove(&at);
         if let Some(wake_us) = slot.wake_us {
             self.timers.remove(&(wake_us, at));
         }
@@ -135,6 +145,54 @@ impl Ledgers {
         self.changed.retain(|other| *other != at);
         self.empty.push(at);
         self.unconfigured -= usize::from(slot.ledger.division().is_none());
+    }
+
+    fn note_withheld(&mut self, at: Index, is_withheld: bool) {
+        if is_withheld {
+            self.withheld.insert(at);
+        } else {
+            self.withheld.remove(&at);
+        }
+    }
+
+    pub(crate) fn withheld(&self) -> Vec<Index> {
+        self.withheld.iter().copied().collect()
+    }
+
+    pub(crate) fn has_withheld(&self) -> bool {
+        !self.withheld.is_empty()
+    }
+
+    /// So much of a budget's floor may be used by connections of processes that are gone.
+    pub(crate) fn set_suspects(&mut self, at: Index, suspects: u32) {
+        let Some(ledger) = self.get_mut(at) else { return };
+        let (has_changed, is_withheld) = (ledger.set_suspects(suspects), ledger.is_withheld());
+        self.note_withheld(at, is_withheld);
+        if has_changed {
+            self.touch(at);
+        }
+    }
+
+    /// No floor may be used.
+    pub(crate) fn withhold_floors(&mut self) {
+        self.set_all_suspects(u32::MAX);
+    }
+
+    /// All floors may be used.
+    pub(crate) fn release_floors(&mut self) {
+        self.set_all_suspects(0);
+    }
+
+    fn set_all_suspects(&mut self, suspects: u32) {
+        self.are_floors_withheld = suspects > 0;
+        for at in self.indexes() {
+            self.set_suspects(at, suspects);
+        }
+    }
+
+    /// Whether the process has no connection that counts.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.all().all(Ledger::is_closed)
     }
 
     /// It is looked at by the next [`Ledgers::next_dirty`].

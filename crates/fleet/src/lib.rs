@@ -6,6 +6,7 @@ mod budget;
 mod config;
 mod drains;
 mod fair;
+mod floors;
 mod ledger;
 mod ledgers;
 mod membership;
@@ -23,12 +24,14 @@ mod store;
 mod text;
 
 pub use budget::{BudgetKind, BudgetName, Division};
-pub use config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
+pub use config::{
+    Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, HeldFloors, NodeConfig, Usage,
+};
 pub use node::Node;
 pub use peers::{NumberedNode, PeerNumbers};
 pub use pools::{FleetPools, PoolsChange, PoolsError, PoolsResult};
 pub use shared::{ExternalUsage, SharedUsage, UsageFigure, UsageKind, UsageName};
-pub use status::{BudgetStatus, FleetStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
+pub use status::{BudgetStatus, FleetStatus, FloorStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{
     Backend, CallId, Event, NodeId, NodeRecord, Object, ObjectName, PoolsInUse, Request, Revision, SessionId,
 };

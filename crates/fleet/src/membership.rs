@@ -2,7 +2,7 @@
 //!
 //! A session of which the node is not sure any more is over for good: it joins again with another one.
 
-use crate::config::Handover;
+use crate::config::{Handover, HeldFloors};
 use crate::store::{CallId, Event, NodeRecord, Request, SessionId};
 
 /// Between attempts to join: at first and at most.
@@ -75,15 +75,16 @@ impl Membership {
     }
 
     /// Goes on with a session that another process began.
-    pub(crate) fn resume(from: Handover, now_us: u64) -> Membership {
+    pub(crate) fn resume(from: &Handover, now_us: u64) -> Membership {
         let mut membership = Membership::new(from.session, now_us);
-        membership.earlier = from.earlier;
+        membership.earlier.clone_from(&from.earlier);
         membership.phase = Phase::In { sure_until_us: from.sure_until_us, renew_us: now_us, renewing: None };
         membership
     }
 
-    pub(crate) fn hand_over(&self) -> Handover {
-        Handover { session: self.session, earlier: self.earlier.clone(), sure_until_us: self.sure_until_us() }
+    pub(crate) fn hand_over(&self, floors: HeldFloors) -> Handover {
+        let (session, earlier) = (self.session, self.earlier.clone());
+        Handover { session, earlier, sure_until_us: self.sure_until_us(), floors }
     }
 
     pub(crate) fn session(&self) -> SessionId {

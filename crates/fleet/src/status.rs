@@ -56,6 +56,8 @@ pub struct BudgetStatus {
     pub name: BudgetName,
     pub limit: u32,
     pub floor: u32,
+    /// Of the floor, what this process must not use: PostgreSQL may have connections of an earlier one.
+    pub withheld: u32,
     /// The part above the floors that all nodes share: the smallest that any of them has configured.
     pub shared: u32,
     /// What this node may have above its floor.
@@ -89,6 +91,21 @@ pub enum ReclaimStatus {
     },
 }
 
+/// Why the node does not use all of its floors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FloorStatus {
+    /// Budgets of whose floor a part is withheld.
+    pub withheld: usize,
+    /// As many nodes as there are floors for are live, and this one is not among them.
+    pub has_none: bool,
+    /// Backends that may be those of processes that were gone before this one.
+    pub suspects: usize,
+    /// Budgets for which PostgreSQL could not be asked in the last round.
+    pub unlisted: usize,
+    /// Nodes that have not said in the last round which backends are theirs.
+    pub unreported: Vec<NodeId>,
+}
+
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetStatus {
@@ -110,6 +127,7 @@ pub struct FleetStatus {
     pub reclaim: ReclaimStatus,
     /// How many figures of clients and quotas other nodes do not learn, for there are too many.
     pub unshared: usize,
+    pub floors: FloorStatus,
     /// By id.
     pub nodes: Vec<NodeStatus>,
     /// By name, the configured ones.

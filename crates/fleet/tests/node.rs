@@ -167,6 +167,12 @@ impl Bench {
         Some(String::from_utf8(contents.clone()).unwrap())
     }
 
+    /// Who holds floors.
+    fn floors(&self) -> String {
+        let contents = &self.objects[&ObjectName(vec!["floors".to_owned()])].1;
+        String::from_utf8(contents.clone()).unwrap().replace("weir-fleet 1\n", "")
+    }
+
     /// Time passes, with all deadlines in between.
     fn pass(&mut self, us: u64) {
         let end_us = self.now_us + us;
@@ -294,7 +300,7 @@ fn nothing_is_written_at_rest() {
         bench.node.set_usage(name, Usage { open: 3, in_use: 3, waiting: 0, version }, bench.now_us);
     }
     bench.settle();
-    assert_eq!(bench.swaps(), 1_001, "of each budget, and of the node's number");
+    assert_eq!(bench.swaps(), 1_002, "of each budget, of the node's number and of who has floors");
     bench.requests.clear();
     bench.pass(60 * SECOND);
     assert_eq!(bench.swaps(), 0);
@@ -352,8 +358,10 @@ fn another_process_with_the_id_leaves_the_floor() {
     let Some(Request::Join { record, .. }) = other else { panic!("no join") };
     bench.records.insert("b".to_owned(), record);
     bench.settle();
-    bench.use_slots(1, 4);
     assert!(matches!(bench.node.status(bench.now_us).state, NodeState::IdTaken { .. }));
+    bench.pass(SECOND);
+    assert_eq!(bench.allowance().slots, 1);
+    bench.use_slots(1, 4);
     assert_eq!(bench.allowance().slots, 1);
     bench.records.clear();
     bench.pass(SECOND);
@@ -462,7 +470,10 @@ fn a_node_that_leaves_waits_for_its_connections() {
     bench.pass(SECOND);
     bench.use_slots(0, 0);
     assert_eq!(bench.text(), None);
-    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Left);
+    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Leaving, "floors could still be used");
+    assert_eq!((bench.allowance().slots, bench.floors()), (0, "b 0000000000000007\n".to_owned()));
+    bench.use_slots(0, 0);
+    assert_eq!((bench.node.status(bench.now_us).state, bench.floors()), (NodeState::Left, String::new()));
     assert!(bench.records.is_empty());
 }
 
@@ -740,4 +751,152 @@ fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
     assert_eq!(bench.node.pools_used(6, bench.now_us), None);
     record(&mut bench, true);
     assert_eq!(bench.node.pools_used(4, bench.now_us), Some(vec![("a".into(), "why".to_owned())]));
+}
+
+/// A node of two, for whose process others have had both floors.
+fn after_others(lines: &str) -> Bench {
+    let mut node = Node::new(config("b", 2), SessionId(7), 1_000);
+    node.set_budgets(&[(pool(0), 10)], 1_000);
+    let mut bench = Bench::new(node);
+    bench.records.insert("a".to_owned(), record_of(3));
+    bench.put(ObjectName(vec!["floors".to_owned()]), &format!("weir-fleet 1\n{lines}"));
+    bench.settle();
+    bench
+}
+
+fn record_of(session: u64) -> NodeRecord {
+    let mut node = Node::new(config("x", 2), SessionId(session), 0);
+    match node.poll(0) {
+        Some(Request::Join { record, .. }) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn backends(pids: &[u32]) -> Vec<Backend> {
+    pids.iter().map(|pid| Backend { server: "s".into(), pid: *pid }).collect()
+}
+
+/// The other node says what it has.
+fn report_of_a(bench: &mut Bench, pids: &[u32]) {
+    let audit = bench.objects[&ObjectName(vec!["audit".to_owned()])].1.clone();
+    let audit = String::from_utf8(audit).unwrap();
+    let number: u64 = audit.split(' ').nth(2).unwrap().parse().unwrap();
+    let lines: String = pids.iter().map(|pid| format!("s {pid}\n")).collect();
+    let text = format!("weir-fleet 1\nsession 0000000000000003\naudit {number}\n{lines}");
+    bench.put(ObjectName(vec!["backends".to_owned(), "a".to_owned()]), &text);
+}
+
+const A_AND_B: &str = "a 0000000000000003\nb 0000000000000001\n";
+
+#[test]
+fn a_process_in_place_of_another_has_its_floor_when_no_backends_of_that_are_left() {
+    let bench = after_others("");
+    assert_eq!((bench.allowance().floor, bench.floors()), (1, "b 0000000000000007\n".to_owned()));
+
+    let mut bench = after_others(A_AND_B);
+    assert_eq!(bench.floors(), "a 0000000000000003\nb 0000000000000007\n");
+    assert_eq!(bench.allowance().floor, 0, "PostgreSQL cannot be asked");
+    assert_eq!(bench.node.status(bench.now_us).floors.unlisted, 1);
+    // Of two of the other node, and one of neither.
+    bench.lists.insert(pool(0), backends(&[1, 2, 3]));
+    bench.pass(10 * SECOND);
+    assert_eq!(bench.allowance().floor, 0, "the other node has not said which it has");
+    report_of_a(&mut bench, &[1, 2]);
+    bench.pass(10 * SECOND);
+    let status = bench.node.status(bench.now_us);
+    assert_eq!((bench.allowance().floor, status.floors.suspects, status.budgets[0].withheld), (0, 1, 1));
+    // Those that were opened since do not count.
+    bench.lists.insert(pool(0), backends(&[4, 5]));
+    bench.pass(10 * SECOND);
+    let status = bench.node.status(bench.now_us);
+    assert_eq!((bench.allowance().floor, status.floors.withheld), (1, 0));
+    bench.requests.clear();
+    bench.pass(60 * SECOND);
+    assert!(!bench.requests.iter().any(|request| matches!(request, Request::ListBackends { .. })));
+}
+
+#[test]
+fn without_a_floor_slots_are_leased() {
+    let mut bench = after_others(A_AND_B);
+    bench.use_slots(0, 1);
+    let allowance = bench.allowance();
+    assert_eq!((allowance.slots, allowance.floor), (1, 0));
+    bench.use_slots(1, 0);
+    bench.lists.insert(pool(0), Vec::new());
+    bench.pass(10 * SECOND);
+    bench.use_slots(1, 0);
+    bench.pass(2 * SECOND);
+    bench.use_slots(1, 0);
+    assert_eq!((bench.allowance().slots, bench.text()), (1, None), "the floor covers it");
+}
+
+#[test]
+fn one_more_process_than_there_are_floors_for_has_none() {
+    let mut bench = after_others("a 0000000000000003\nc 0000000000000004\n");
+    assert!(bench.floors().starts_with("a 0000000000000003\nb "), "the node that is gone makes place");
+    let mut node = Node::new(config("b", 1), SessionId(7), 1_000);
+    node.set_budgets(&[(pool(0), 10)], 1_000);
+    bench.node = node;
+    bench.records.remove("b");
+    bench.put(ObjectName(vec!["floors".to_owned()]), "weir-fleet 1\na 0000000000000003\n");
+    bench.lists.insert(pool(0), Vec::new());
+    bench.settle();
+    bench.pass(10 * SECOND);
+    assert_eq!(bench.allowance().floor, 0);
+    assert!(bench.node.status(bench.now_us).floors.has_none);
+    let watch = bench.watch.unwrap();
+    bench.node.handle(Event::NodeGone { watch, id: "a".into() }, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.allowance().floor, 1);
+}
+
+#[test]
+fn a_process_whose_name_another_one_has_taken_gives_up_its_floor() {
+    let mut bench = Bench::with_budget(10, 2);
+    assert_eq!(bench.allowance().floor, 1);
+    bench.is_up = false;
+    bench.pass(LEASE_US);
+    assert_eq!(bench.allowance().floor, 1, "without the store it goes on with it");
+    let Some(Request::Join { call, record }) = bench.requests.last().cloned() else { panic!("no join") };
+    bench.records.insert("b".to_owned(), record_of(9));
+    bench.answer(Request::Join { call, record });
+    bench.settle();
+    assert_eq!(bench.allowance().floor, 0);
+}
+
+#[test]
+fn floors_that_are_proven_are_handed_over() {
+    let mut bench = after_others(A_AND_B);
+    bench.lists.insert(pool(0), Vec::new());
+    bench.pass(10 * SECOND);
+    assert_eq!(bench.allowance().floor, 1);
+    let mut node = Node::resume(config("b", 2), bench.node.hand_over(), bench.now_us);
+    node.set_budgets(&[(pool(0), 10), (pool(1), 10)], bench.now_us);
+    bench.node = node;
+    bench.settle();
+    assert_eq!((bench.allowance().floor, bench.node.allowance(&pool(1)).floor), (1, 0));
+}
+
+#[test]
+fn without_the_store_a_process_that_begins_has_its_floor_when_none_of_the_backends_before_it_is_left() {
+    let mut node = Node::new(config("b", 2), SessionId(7), 1_000);
+    node.set_budgets(&[(pool(0), 10)], 1_000);
+    let mut bench = Bench::new(node);
+    bench.is_up = false;
+    bench.settle();
+    let Some(Request::Join { call, .. }) = bench.requests.last().cloned() else { panic!("no join") };
+    bench.node.handle(Event::Unanswered { call, why: String::new() }, bench.now_us);
+    let ask = |bench: &mut Bench, pids: &[u32]| {
+        bench.lists.insert(pool(0), backends(pids));
+        bench.requests.clear();
+        bench.pass(3 * SECOND);
+        let is_list = |request: &&Request| matches!(request, Request::ListBackends { .. });
+        let list = bench.requests.iter().rfind(is_list).cloned().expect("PostgreSQL is asked");
+        bench.answer(list);
+        bench.settle();
+        bench.allowance().floor
+    };
+    assert_eq!(ask(&mut bench, &[1, 2]), 0);
+    assert_eq!(ask(&mut bench, &[2, 3]), 0);
+    assert_eq!(ask(&mut bench, &[3, 4]), 1);
 }

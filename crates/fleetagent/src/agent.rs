@@ -1,11 +1,12 @@
 //! The thread's loop: events of the store, orders of the process and the passing of time go to the node, and what the node decides is carried out.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fleet::{
-    CallId, DrainError, DrainOrder, Event, Handover, Node, NodeConfig, NodeState, NumberedNode, Request,
-    SessionId,
+    BackendsQuestion, CallId, DrainError, DrainOrder, Event, Handover, Node, NodeConfig, NodeState,
+    NumberedNode, Request, SessionId, Usage,
 };
 use fleetstore::Store;
 use messages::{Command, Drain, RequestId};
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 
 use crate::audit::Audit;
+use crate::closing::Closing;
 use crate::counters::Counters;
 use crate::pools::Pools;
 use crate::rows::{Rows, own_detail};
@@ -32,10 +34,20 @@ const LEAST_LOOK_US: u64 = 2_000;
 const ROWS_US: u64 = 400_000;
 
 /// How long the store has to remove the node's record at its end.
-const LEAVE: Duration = Duration::from_millis(800);
+const LEAVE: Duration = Duration::from_millis(300);
 
-/// The number of a request that no node has made.
+/// How long PostgreSQL has before that to end the backends of its connections, and the store to remove all that is the node's.
+const CLEAN_LEAVE: Duration = Duration::from_millis(500);
+
+/// Between two looks at that.
+const LIST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The numbers of requests that no node has made.
 const LAST_CALL: CallId = CallId(u64::MAX);
+const LAST_LIST: CallId = CallId(u64::MAX - 1);
+
+/// The number of an audit that no node has asked for.
+const LAST_AUDIT: u64 = u64::MAX;
 
 pub(crate) struct Agent {
     node: Node,
@@ -49,6 +61,11 @@ pub(crate) struct Agent {
     audit: Option<Audit>,
     /// Another process goes on as this node.
     is_handed_over: bool,
+    closing: Closing,
+    /// Waits for `closing`, with the number of connections that there are.
+    close_done: Option<(u32, SyncSender<()>)>,
+    /// Nothing is opened any more.
+    is_closing: bool,
     looked_us: u64,
     /// When limits without slots were looked at.
     shared_us: u64,
@@ -92,6 +109,9 @@ impl Agent {
             rows,
             audit: None,
             is_handed_over: false,
+            closing: Closing::default(),
+            close_done: None,
+            is_closing: false,
             looked_us: 0,
             shared_us: 0,
             is_look_due: true,
@@ -155,7 +175,13 @@ impl Agent {
             Order::Backends { audit, shard, backends } => {
                 let Some(asked) = self.audit.as_mut().filter(|asked| asked.number() == audit) else { return };
                 if let Some(all) = asked.take(shard, backends) {
-                    self.node.set_own_backends(audit, all, now_us);
+                    match self.close_done.take() {
+                        Some((servers, done)) => {
+                            self.closing = Closing::of(all, servers);
+                            let _ = done.send(());
+                        }
+                        None => self.node.set_own_backends(audit, all, now_us),
+                    }
                     self.audit = None;
                 }
             }
@@ -177,6 +203,13 @@ impl Agent {
                 let _ = answer.send(self.node.hand_over());
             }
             Order::TakeBack => self.is_handed_over = false,
+            Order::Close(done) => {
+                self.is_closing = true;
+                self.close_done = Some((self.counters.close(), done));
+                (self.outside.command)(&Command::ListBackends { audit: LAST_AUDIT });
+                let question = BackendsQuestion { audit: LAST_AUDIT, except: Vec::new() };
+                self.audit = Some(Audit::new(question, self.outside.shards));
+            }
             Order::Stop(_) => {}
         }
     }
@@ -244,6 +277,9 @@ impl Agent {
 
     fn look(&mut self, now_us: u64) {
         (self.looked_us, self.is_look_due) = (now_us, false);
+        if self.is_closing {
+            return;
+        }
         let servers = self.counters.look(&mut self.node, now_us);
         self.node.set_load(self.outside.counts.clients(), servers);
         let mut has_changed = false;
@@ -265,6 +301,9 @@ impl Agent {
             self.store.submit(request);
         }
         self.pass_on_peers(now_us);
+        if self.is_closing {
+            return;
+        }
         if let Some(question) = self.node.backends_question(now_us) {
             (self.outside.command)(&Command::ListBackends { audit: question.audit });
             self.audit = Some(Audit::new(question, self.outside.shards));
@@ -306,10 +345,17 @@ impl Agent {
             Rows::of(&status, self.shared_limits.rows());
     }
 
-    /// The process ends. Its entries stay in the store: other nodes use its slots once PostgreSQL shows that the connections are gone.
+    /// The process ends. If PostgreSQL has none of its connections any more, nothing of it stays in the store; otherwise the other nodes, and the process that begins
+    /// in its place, find out.
     async fn leave(&mut self) {
         if self.is_handed_over {
             return;
+        }
+        if matches!(self.node.status(self.now_us()).state, NodeState::Joined { .. }) {
+            let _ = timeout(CLEAN_LEAVE, self.leave_clean()).await;
+            if self.node.status(self.now_us()).state == NodeState::Left {
+                return;
+            }
         }
         self.store.submit(Request::Leave { call: LAST_CALL, session: self.node.hand_over().session });
         let left = async {
@@ -321,5 +367,44 @@ impl Agent {
             }
         };
         let _ = timeout(LEAVE, left).await;
+    }
+
+    /// Waits until PostgreSQL has none of the connections, and gives back all that the node has.
+    async fn leave_clean(&mut self) {
+        let budgets = self.counters.known();
+        if !matches!(self.closing, Closing::Own(_)) {
+            return;
+        }
+        while !budgets.is_empty() {
+            self.store.submit(Request::ListBackends { call: LAST_LIST, budgets: budgets.clone() });
+            let lists = loop {
+                match self.store.next().await {
+                    Event::Backends { call, budgets } if call == LAST_LIST => break budgets,
+                    event => self.event(event),
+                }
+            };
+            if self.closing.is_over(&budgets, &lists) {
+                break;
+            }
+            sleep(LIST_PAUSE).await;
+        }
+        self.node.leave(self.now_us());
+        loop {
+            let now_us = self.now_us();
+            for name in &budgets {
+                let version = self.node.allowance(name).version;
+                self.node.set_usage(name, Usage { version, ..Usage::default() }, now_us);
+            }
+            while let Some(request) = self.node.poll(now_us) {
+                self.store.submit(request);
+            }
+            if self.node.status(now_us).state == NodeState::Left {
+                return;
+            }
+            tokio::select! {
+                event = self.store.next() => self.event(event),
+                () = sleep(LIST_PAUSE) => {}
+            }
+        }
     }
 }

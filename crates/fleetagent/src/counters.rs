@@ -45,6 +45,25 @@ impl Counters {
         self.config = config;
     }
 
+    /// No connection is opened any more. Returns how many there are.
+    pub(crate) fn close(&self) -> u32 {
+        let none = Some(Lease { slots: 0, floor: 0, until_us: 0 });
+        let mut servers = 0_u32;
+        self.counts.each(&mut |counted| match counted {
+            Counted::Pool { shared, .. } => drop(shared.servers.set_lease(none)),
+            Counted::Database { counts, .. } => {
+                servers = servers.saturating_add(counts.servers.set_lease(none));
+            }
+            Counted::User { counts, .. } => drop(counts.servers.set_lease(none)),
+        });
+        servers
+    }
+
+    /// The limits that the node knows.
+    pub(crate) fn known(&self) -> Vec<BudgetName> {
+        self.known.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Sets what the node may have and tells it what is used. Returns how many server connections there are.
     pub(crate) fn look(&mut self, node: &mut Node, now_us: u64) -> u32 {
         let (seen, servers) = self.pass(node, now_us);

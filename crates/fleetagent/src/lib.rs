@@ -6,6 +6,7 @@
 
 mod agent;
 mod audit;
+mod closing;
 mod counters;
 mod handover;
 mod pools;
@@ -37,6 +38,9 @@ use crate::rows::Rows;
 
 /// How long the end of the process waits for the node to leave.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long it waits for the shards to say which connections they have.
+const LAST_LIST: Duration = Duration::from_millis(300);
 
 /// The thread's name.
 const THREAD: &str = "weir-fleet";
@@ -130,6 +134,8 @@ pub(crate) enum Order {
     HandOver(SyncSender<Handover>),
     /// It does not.
     TakeBack,
+    /// The process ends: no more connections are opened.
+    Close(SyncSender<()>),
     /// The node leaves; its connections are closed.
     Stop(SyncSender<()>),
 }
@@ -289,6 +295,14 @@ impl FleetAgent {
     /// The other process does not go on, or has ended.
     pub fn take_back(&self) {
         let _ = self.contact.orders.send(Order::TakeBack);
+    }
+
+    /// No more connections are opened, and those that there are get noted; to be called while the shards run, before [`FleetAgent::stop`].
+    pub fn close(&self) {
+        let (done, is_done) = sync_channel(1);
+        if self.contact.orders.send(Order::Close(done)).is_ok() {
+            let _ = is_done.recv_timeout(LAST_LIST);
+        }
     }
 
     /// Leaves the fleet, whose other nodes find out by PostgreSQL when the connections are gone; to be called before the process ends.

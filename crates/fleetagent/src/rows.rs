@@ -1,8 +1,8 @@
 //! What the node knows of its fleet, as rows for SHOW FLEET, SHOW FLEET_BUDGETS and SHOW FLEET_LIMITS.
 
 use fleet::{
-    BudgetKind, BudgetStatus, FleetStatus, NodeRecord, NodeState, NodeStatus, PeerState, PoolsInUse,
-    ReclaimStatus,
+    BudgetKind, BudgetStatus, FleetStatus, FloorStatus, NodeRecord, NodeState, NodeStatus, PeerState,
+    PoolsInUse, ReclaimStatus,
 };
 use messages::{FleetBudgetRow, FleetLimitRow, FleetNodeRow};
 
@@ -103,6 +103,12 @@ fn own_state(status: &FleetStatus) -> &'static str {
 
 /// What is wrong, and what follows.
 pub(crate) fn own_detail(status: &FleetStatus) -> String {
+    let (detail, floors) = (state_detail(status), floor_detail(&status.floors));
+    let is_without_lease = matches!(status.state, NodeState::Alone { .. } | NodeState::IdTaken { .. });
+    if is_without_lease && !floors.is_empty() { format!("{detail}; {floors}") } else { detail }
+}
+
+fn state_detail(status: &FleetStatus) -> String {
     match &status.state {
         NodeState::Alone { why, .. } => {
             format!("no lease, only fleet_min_servers of each shared limit are used: {why}")
@@ -119,7 +125,44 @@ pub(crate) fn own_detail(status: &FleetStatus) -> String {
             "other nodes do not learn {} figures of clients and quotas: there are too many (fleet_limits)",
             status.unshared
         ),
-        _ => status.foreign.clone().unwrap_or_else(|| reclaim_detail(&status.reclaim)),
+        _ => status.foreign.clone().unwrap_or_else(|| floor_or_reclaim_detail(status)),
+    }
+}
+
+fn floor_or_reclaim_detail(status: &FleetStatus) -> String {
+    match floor_detail(&status.floors) {
+        detail if detail.is_empty() => reclaim_detail(&status.reclaim),
+        detail => detail,
+    }
+}
+
+/// Why floors are withheld.
+fn floor_detail(floors: &FloorStatus) -> String {
+    let FloorStatus { withheld, has_none, suspects, unlisted, unreported } = floors;
+    if *withheld == 0 {
+        return String::new();
+    }
+    if *has_none {
+        format!(
+            "fleet_min_servers of {withheld} limits are not used yet: as many other nodes have them as fleet_nodes says"
+        )
+    } else if *unlisted > 0 {
+        format!(
+            "fleet_min_servers of {withheld} limits are not used yet: PostgreSQL could not be asked about {unlisted} of them"
+        )
+    } else if !unreported.is_empty() {
+        format!(
+            "fleet_min_servers of {withheld} limits are not used yet: no report of their connections from {}",
+            unreported.join(", ")
+        )
+    } else if *suspects == 0 {
+        format!(
+            "fleet_min_servers of {withheld} limits are not used yet: it is not known yet whether connections of a process before this one are left"
+        )
+    } else {
+        format!(
+            "fleet_min_servers of {withheld} limits are not used yet: PostgreSQL has {suspects} backends that may be of a process before this one"
+        )
     }
 }
 
@@ -145,6 +188,13 @@ fn reclaim_detail(reclaim: &ReclaimStatus) -> String {
     }
 }
 
+fn withheld_detail(withheld: u32) -> String {
+    match withheld {
+        0 => String::new(),
+        some => format!("{some} of the floor are not used yet (SHOW FLEET says why)"),
+    }
+}
+
 fn budget(status: &BudgetStatus) -> FleetBudgetRow {
     FleetBudgetRow {
         kind: match status.name.kind {
@@ -162,6 +212,6 @@ fn budget(status: &BudgetStatus) -> FleetBudgetRow {
         leased_total: status.leased,
         wanted_total: status.wanted,
         orphaned: status.orphaned,
-        detail: status.foreign.clone().unwrap_or_default(),
+        detail: status.foreign.clone().unwrap_or_else(|| withheld_detail(status.withheld)),
     }
 }

@@ -16,10 +16,16 @@ pub(crate) enum Fault {
     Continue {
         node: usize,
     },
+    /// `is_lost`: with its machine, so that PostgreSQL finds out late of idle connections, too.
     Kill {
         node: usize,
+        is_lost: bool,
     },
     Start {
+        node: usize,
+    },
+    /// In place of a process that was killed, under a name that no other has had.
+    StartRenamed {
         node: usize,
     },
     TakeOver {

@@ -32,8 +32,12 @@ pub(crate) fn schedule(scenario: &Scenario, prng: &mut Prng, queue: &mut Queue) 
                 fault(end_us, Fault::Continue { node });
             }
             7..=9 => {
-                fault(at_us, Fault::Kill { node });
-                fault(end_us, Fault::Start { node });
+                let is_lost = prng.percent(20);
+                let end_us = if prng.percent(50) { at_us + prng.between(1, 300 * MS) } else { end_us };
+                let is_renamed = scenario.has_renames && prng.percent(50);
+                let start = if is_renamed { Fault::StartRenamed { node } } else { Fault::Start { node } };
+                fault(at_us, Fault::Kill { node, is_lost });
+                fault(end_us, start);
             }
             10 => fault(at_us, Fault::TakeOver { node }),
             11 => {

@@ -90,6 +90,7 @@ impl World {
             self.queue.push(until_us, Action::LeaseCheck { id });
         }
         if let Some(change) = change {
+            self.note_lines(&change);
             self.broadcast(&change);
         }
         if let Some(event) = event.filter(|_| answer) {
@@ -104,6 +105,19 @@ impl World {
         self.queue.push(last_us, Action::ToNode { process, event });
         self.watchers.retain(|watcher| watcher.process != process);
         self.watchers.push(Watcher { process, call, last_us });
+    }
+
+    /// Notes which processes hold floors.
+    fn note_lines(&mut self, change: &Change) {
+        let Change::Object(object) = change else { return };
+        if object.name.0 != ["floors"] {
+            return;
+        }
+        let text = String::from_utf8_lossy(object.contents.as_deref().unwrap_or_default());
+        for process in &mut self.processes {
+            let session = format!("{:016x}", process.node.hand_over().session.0);
+            process.had_line |= text.contains(&session);
+        }
     }
 
     fn broadcast(&mut self, change: &Change) {

@@ -106,6 +106,10 @@ pub(crate) struct Process {
     pub(crate) is_leaving: bool,
     /// What it believes that others use of limits without slots.
     pub(crate) external: ExternalUsage,
+    /// The store has had a session of it among those that hold floors.
+    pub(crate) had_line: bool,
+    /// It opened a connection before that, alone.
+    pub(crate) began_alone: bool,
 }
 
 impl Process {

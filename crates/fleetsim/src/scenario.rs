@@ -34,6 +34,8 @@ pub(crate) struct Scenario {
     pub(crate) has_limits: bool,
     /// Killed nodes' queries may go on.
     pub(crate) has_survivors: bool,
+    /// A process that replaces a killed one may have another name.
+    pub(crate) has_renames: bool,
     /// Names that keep their numbers.
     pub(crate) peer_names: usize,
 }
@@ -70,6 +72,7 @@ impl Scenario {
             usage_us: if prng.percent(25) { 400 * MS } else { 10 * MS },
             has_limits: prng.percent(15),
             has_survivors: prng.percent(70),
+            has_renames: prng.percent(20),
             peer_names: if prng.percent(50) { 1 + prng.index(nodes) } else { 1_000 },
         }
     }

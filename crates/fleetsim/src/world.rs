@@ -67,6 +67,8 @@ pub(crate) struct World {
     /// The largest parts of each budget by any configuration.
     pub(crate) most: Vec<Division>,
     clocks: Vec<Clock>,
+    /// By node: how often it has got another name.
+    names: Vec<u32>,
     pub(crate) stage: Stage,
     pub(crate) violation: Option<Violation>,
     pub(crate) last_write_us: u64,
@@ -135,6 +137,7 @@ impl World {
             limits: vec![limits; processes],
             most,
             clocks,
+            names: vec![0; processes],
             stage: Stage::Chaos,
             had_turn: BTreeSet::new(),
             violation: None,
@@ -166,7 +169,7 @@ impl World {
             Action::LeaseCheck { id } => self.lease_check(&id),
             Action::Demand { node, budget, clients } => self.demand(node, budget, clients),
             Action::Fault(fault) => self.fault(fault),
-            Action::Exit { process } => self.exit(process),
+            Action::Exit { process } => self.exit(process, false),
             Action::Heal => self.heal(),
             Action::Check => self.check(),
             other => self.in_process(other),
@@ -272,8 +275,12 @@ impl World {
 
     fn config(&self, number: usize) -> NodeConfig {
         let id = if number < self.scenario.nodes { number } else { 0 };
+        let name = match self.names[number] {
+            0 => format!("n{id}"),
+            times => format!("n{id}-{times}"),
+        };
         NodeConfig {
-            id: format!("n{id}").into(),
+            id: name.into(),
             address: String::new(),
             version: String::new(),
             started_s: 0,
@@ -298,7 +305,7 @@ impl World {
             if !self.processes[process].is_leaving {
                 return;
             }
-            self.exit(process);
+            self.exit(process, false);
         }
         let session = SessionId(self.prng.next());
         let clock_us = self.clocks[number].shows(self.now_us);
@@ -329,6 +336,8 @@ impl World {
             is_usage_due: false,
             is_leaving: false,
             external: ExternalUsage::new(),
+            had_line: false,
+            began_alone: false,
         };
         self.processes.push(process);
         self.processes.len() - 1
@@ -336,12 +345,12 @@ impl World {
 
     fn look_whether_left(&mut self, process: usize, clock_us: u64) {
         if self.processes[process].node.status(clock_us).state == fleet::NodeState::Left {
-            self.exit(process);
+            self.exit(process, false);
         }
     }
 
-    /// The process ends, killed or by itself; queries that it runs may go on for a while.
-    fn exit(&mut self, process: usize) {
+    /// The process ends, killed or by itself; queries that it runs may go on for a while, and if its machine `is_lost`, so do idle connections.
+    fn exit(&mut self, process: usize, is_lost: bool) {
         if self.processes[process].state == State::Gone {
             return;
         }
@@ -353,7 +362,7 @@ impl World {
             for conn in conns {
                 let Some(pid) = conn.pid else { continue };
                 let is_busy = matches!(conn.state, ConnState::Busy { .. });
-                if is_busy && self.scenario.has_survivors && self.prng.percent(60) {
+                if (is_busy || is_lost) && self.scenario.has_survivors && self.prng.percent(60) {
                     let most_us = if self.prng.percent(70) { 3 * SECOND } else { 15 * SECOND };
                     let at_us = (self.now_us + self.prng.between(1, most_us)).min(last_us);
                     self.processes[process].pools[budget].conns.push(conn);
@@ -391,12 +400,18 @@ impl World {
                 }
             }
             Fault::Continue { node } => self.go_on(node),
-            Fault::Kill { node } => {
+            Fault::Kill { node, is_lost } => {
                 if let Some(process) = self.process_of(node) {
-                    self.exit(process);
+                    self.exit(process, is_lost);
                 }
             }
             Fault::Start { node } => self.start(node),
+            Fault::StartRenamed { node } => {
+                if self.process_of(node).is_none() {
+                    self.names[node] += 1;
+                    self.start(node);
+                }
+            }
             Fault::TakeOver { node } => self.take_over(node),
             Fault::Leave { node } => self.leave(node),
         }
@@ -465,7 +480,9 @@ impl World {
         let node = Node::resume(self.config(number), from, clock_us);
         let conns: Vec<Vec<_>> =
             self.processes[process].pools.iter_mut().map(|pool| std::mem::take(&mut pool.conns)).collect();
+        let had_line = self.processes[process].had_line;
         let heir = self.add(number, node);
+        self.processes[heir].had_line = had_line;
         for (budget, conns) in conns.into_iter().enumerate() {
             for mut conn in conns {
                 let Some(pid) = conn.pid else { continue };
@@ -508,7 +525,7 @@ impl World {
         (self.lossy, self.late) = (0, 0);
         // Two processes with one id are a fault, too.
         if let Some(double) = self.process_of(self.scenario.nodes) {
-            self.exit(double);
+            self.exit(double, false);
         }
         for number in 0..self.scenario.nodes {
             for budget in 0..self.scenario.budgets.len() {

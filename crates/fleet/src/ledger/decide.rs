@@ -180,7 +180,7 @@ impl Ledger {
 
     fn need(&self, is_leaving: bool) -> Need {
         let Some(division) = self.config.filter(|_| !is_leaving) else { return Need::default() };
-        let leased = |connections: u32| connections.saturating_sub(division.floor).min(division.shared);
+        let leased = |connections: u32| connections.saturating_sub(self.floor).min(division.shared);
         let usage = self.usage;
         Need {
             open: leased(usage.open.saturating_add(usage.waiting)),

@@ -37,8 +37,10 @@ pub(crate) struct Ledger {
     pub(crate) object: ObjectName,
     /// None: no pool of this node counts in it.
     config: Option<Division>,
-    /// Of the last configuration: other nodes count with it when this one has no pool any more.
+    /// Of the last configuration, less `suspects`: other nodes count with it when this one has no pool any more.
     floor: u32,
+    /// So many connections of the floor may be open that are of a process that is gone (`floors`).
+    suspects: u32,
 
     /// The highest revision heard of.
     seen: Revision,
@@ -96,6 +98,7 @@ impl Ledger {
             object,
             config: None,
             floor: 0,
+            suspects: 0,
             seen: Revision::ABSENT,
             shown: Revision::ABSENT,
             expected: Revision::ABSENT,
@@ -127,13 +130,42 @@ impl Ledger {
         // The excess is another one with another floor: a usage that was read before says too little of it.
         self.version += 1;
         if let Some(division) = division {
-            // At most `floor + excess` connections are open. What is not known stays so.
-            if self.excess != u32::MAX {
-                self.excess = self.floor.saturating_add(self.excess).saturating_sub(division.floor);
-            }
-            self.floor = division.floor;
+            self.set_floor(division.floor.saturating_sub(self.suspects));
         }
         self.set_leased(self.leased);
+    }
+
+    fn set_floor(&mut self, floor: u32) {
+        // At most `floor + excess` connections are open. What is not known stays so.
+        if self.excess != u32::MAX {
+            self.excess = self.floor.saturating_add(self.excess).saturating_sub(floor);
+        }
+        self.floor = floor;
+    }
+
+    /// Less of the floor is withheld, or more; false if that changes nothing.
+    pub(crate) fn set_suspects(&mut self, suspects: u32) -> bool {
+        self.suspects = suspects;
+        let whole = self.config.map_or(self.floor, |division| division.floor);
+        let floor = whole.saturating_sub(suspects);
+        if floor == self.floor {
+            return false;
+        }
+        self.version += 1;
+        self.set_floor(floor);
+        self.set_leased(self.leased);
+        true
+    }
+
+    /// Whether there is a floor that is not used to the full.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.config.is_some_and(|division| self.floor < division.floor)
+    }
+
+    /// Whether no connection is open, by a usage that was read after the present allowance had been published.
+    pub(crate) fn is_closed(&self) -> bool {
+        let is_present = self.config.is_none() || self.usage.version == self.version;
+        self.usage.open == 0 && is_present
     }
 
     pub(crate) fn division(&self) -> Option<Division> {

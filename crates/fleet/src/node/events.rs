@@ -35,13 +35,14 @@ impl Node {
             Event::Swapped { call, revision } => {
                 match self.ledgers.answered(call, |ledger| ledger.swapped(call, revision, now_us)) {
                     Some(at) => self.ledgers.note_orphans(at, &context!(self, now_us)),
-                    None if self.peers.swapped(call, revision) => {}
+                    None if self.peers.swapped(call, revision) || self.floors.swapped(call, revision) => {}
                     None => {
                         self.drains.swapped(call, revision, &self.config.id);
                         self.pools.swapped(call, revision, &self.config.id);
                         self.shared.swapped(call, revision, &context!(self, now_us));
                         if let Some(audit) = self.reports.swapped(call, revision) {
                             self.reclaim.called(call, audit, now_us);
+                            self.floors.called(call, audit, now_us);
                         }
                     }
                 }
@@ -57,7 +58,10 @@ impl Node {
                 let _ = self.changed(&object, now_us);
             }
             Event::WatchLost { watch, .. } if self.watch.lost(watch, now_us) => self.reclaim.stop(),
-            Event::Backends { call, budgets } => self.reclaim.listed(call, budgets, now_us),
+            Event::Backends { call, budgets } => {
+                self.floors.listed(call, &budgets, &mut self.ledgers, now_us);
+                self.reclaim.listed(call, budgets, now_us);
+            }
             Event::Foreign { what } => self.foreign = Some(what),
             _ => {}
         }
@@ -67,6 +71,9 @@ impl Node {
         let taken = self.membership.taken().map(|record| record.session);
         let (turn, request) = self.membership.handle(event, self.calls.next(), now_us);
         self.outbox.extend(request);
+        if let Some(by) = self.membership.taken() {
+            self.floors.id_taken(by.session, &mut self.ledgers);
+        }
         match turn {
             Turn::None => {}
             Turn::Joined => {
@@ -85,6 +92,7 @@ impl Node {
         self.pools.not_swapped(call, why, now_us);
         self.peers.not_swapped(call, now_us);
         self.shared.not_swapped(call, &context!(self, now_us));
+        self.floors.not_swapped(call, why.is_some(), now_us);
     }
 
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
@@ -105,6 +113,7 @@ impl Node {
         self.pools.after_snapshot(objects);
         self.shared.after_snapshot(objects);
         self.shared.plan(&context!(self, now_us));
+        self.floors.after_snapshot(objects);
         self.note_all_orphans(now_us);
     }
 
@@ -160,6 +169,7 @@ impl Node {
         let result = self.reports.heard(object).or_else(|| self.peers.heard(object));
         let result = result.or_else(|| self.pools.heard(object));
         let result = result.or_else(|| self.shared.heard(object));
+        let result = result.or_else(|| self.floors.heard(object));
         if let Some(result) = result.or_else(|| drains(&mut self.drains)) {
             if let Err(what) = result {
                 self.foreign = Some(format!("{}: {what}", object.name.0.join("/")));

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::budget::{BudgetName, Division};
 use crate::config::{Allowance, BackendsQuestion, DrainError, DrainOrder, Handover, NodeConfig, Usage};
 use crate::drains::Drains;
+use crate::floors::{Floors, Leaving, Standing};
 use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
@@ -46,6 +47,7 @@ pub struct Node {
     ledgers: Ledgers,
     reports: Reports,
     reclaim: Reclaim,
+    floors: Floors,
     drains: Drains,
     peers: Peers,
     pools: Pools,
@@ -81,27 +83,35 @@ impl Node {
     /// A node that has not joined. `session` is a random number that no other life of any node has; those of later sessions are computed from it.
     #[must_use]
     pub fn new(config: NodeConfig, session: SessionId, now_us: u64) -> Node {
-        Node::begin(config, Membership::new(session, now_us), false, now_us)
+        Node::begin(config, Membership::new(session, now_us), Floors::new(), false, now_us)
     }
 
     /// A node that goes on in place of the process that gave [`Node::hand_over`], with its server connections.
     #[must_use]
     pub fn resume(config: NodeConfig, from: Handover, now_us: u64) -> Node {
-        let mut node = Node::begin(config, Membership::resume(from, now_us), true, now_us);
+        let membership = Membership::resume(&from, now_us);
+        let mut node = Node::begin(config, membership, Floors::resume(from.floors), true, now_us);
         node.session_begun(now_us);
         node
     }
 
-    fn begin(config: NodeConfig, membership: Membership, is_resumed: bool, now_us: u64) -> Node {
+    fn begin(
+        config: NodeConfig,
+        membership: Membership,
+        floors: Floors,
+        is_resumed: bool,
+        now_us: u64,
+    ) -> Node {
         Node {
             config,
             membership,
             watch: Watch::new(now_us),
             live: BTreeMap::new(),
             limits: BTreeMap::new(),
-            ledgers: Ledgers::new(is_resumed),
+            ledgers: Ledgers::new(is_resumed, !floors.is_held()),
             reports: Reports::default(),
             reclaim: Reclaim::default(),
+            floors,
             drains: Drains::default(),
             peers: Peers::default(),
             pools: Pools::default(),
@@ -126,7 +136,7 @@ impl Node {
     /// What the process that takes over needs. This node must send no request afterwards.
     #[must_use]
     pub fn hand_over(&self) -> Handover {
-        self.membership.hand_over()
+        self.membership.hand_over(self.floors.hand_over())
     }
 
     /// The next request to the store, or None.
@@ -134,7 +144,10 @@ impl Node {
         if self.membership.advance(now_us) == Turn::Over {
             self.session_over();
         }
-        let is_stale = self.ledgers.take_stale() | self.peers.take_stale() | self.shared.take_stale();
+        let is_stale = self.ledgers.take_stale()
+            | self.peers.take_stale()
+            | self.floors.take_stale()
+            | self.shared.take_stale();
         if is_stale && self.watch.is_on() {
             self.watch.again(now_us);
             self.reclaim.stop();
@@ -147,7 +160,12 @@ impl Node {
             && !self.membership.has_left()
             && !self.membership.is_ending()
         {
-            return self.membership.leave(self.calls.next());
+            let (context, calls) = (context!(self, now_us), &mut self.calls);
+            match self.floors.leave(&mut self.ledgers, &context, || calls.next()) {
+                Leaving::Done => return self.membership.leave(self.calls.next()),
+                Leaving::Send(request) => return Some(request),
+                Leaving::Wait => {}
+            }
         }
         self.poll_membership(now_us).or_else(|| self.poll_watch(now_us)).or_else(|| self.poll_objects(now_us))
     }
@@ -172,7 +190,9 @@ impl Node {
     }
 
     fn poll_watch(&mut self, now_us: u64) -> Option<Request> {
-        if !self.membership.is_in() || !self.watch.is_due(now_us) {
+        // Also while another session has the id: which backends are of live nodes is read there.
+        let has_use = self.membership.is_in() || self.membership.taken().is_some();
+        if !has_use || !self.watch.is_due(now_us) {
             return None;
         }
         let call = self.calls.next();
@@ -183,7 +203,13 @@ impl Node {
 
     fn poll_objects(&mut self, now_us: u64) -> Option<Request> {
         let context = context!(self, now_us);
+        let standing = Standing::new(self.config.nodes, &self.membership, self.watch.is_on());
         let (lease_us, calls) = (self.membership.lease_us(), &mut self.calls);
+        let request =
+            self.floors.poll(&mut self.ledgers, &mut self.reports, &context, standing, || calls.next());
+        if request.is_some() {
+            return request;
+        }
         if context.can_swap {
             let request =
                 self.reclaim.poll(&mut self.ledgers, &mut self.reports, &context, lease_us, || calls.next());
@@ -203,18 +229,14 @@ impl Node {
     #[must_use]
     pub fn deadline_us(&self) -> Option<u64> {
         let context = context!(self, 0);
-        let mut deadlines = [
-            self.membership.deadline_us(),
-            self.ledgers.deadline_us(),
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-        ];
-        if self.membership.is_in() {
+        let mut deadlines = [None; 10];
+        deadlines[0] = self.membership.deadline_us();
+        deadlines[1] = self.ledgers.deadline_us();
+        let standing = Standing::new(self.config.nodes, &self.membership, self.watch.is_on());
+        if !self.is_leaving || self.has_nothing(0) {
+            deadlines[9] = self.floors.deadline_us(&self.ledgers, &self.reports, &context, standing);
+        }
+        if self.membership.is_in() || self.membership.taken().is_some() {
             deadlines[2] = self.watch.deadline_us();
         }
         if context.can_swap {
@@ -247,6 +269,7 @@ impl Node {
         let divisions =
             self.limits.iter().map(|(name, limit)| (name.clone(), Division::new(*limit, nodes, min_servers)));
         self.ledgers.configure(&divisions.collect());
+        self.floors.configured(&mut self.ledgers);
     }
 
     /// What the pools use of a budget; ignored if the budget is not known.

@@ -25,6 +25,7 @@ impl Node {
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
             unshared: self.shared.left_out(),
+            floors: self.floors.status(&self.ledgers),
             nodes: self.peers(now_us),
             budgets: self.ledgers.all().filter_map(|ledger| self.budget(ledger, now_us)).collect(),
         }
@@ -79,11 +80,13 @@ impl Node {
         let (orphans, others): (Vec<_>, Vec<_>) =
             ledger.entries().iter().partition(|entry| context.is_orphan(entry));
         let orphaned = sum(&mut orphans.iter().map(|entry| entry.slots));
-        let leased_here = ledger.allowance(0).slots.saturating_sub(division.floor);
+        let allowance = ledger.allowance(0);
+        let leased_here = allowance.slots.saturating_sub(allowance.floor);
         Some(BudgetStatus {
             name: ledger.name.clone(),
             limit: division.limit,
             floor: division.floor,
+            withheld: division.floor.saturating_sub(allowance.floor),
             shared: ledger.effective_shared(&context),
             leased_here,
             leased: orphaned.saturating_add(sum(&mut others.iter().map(|entry| entry.slots))),
