@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fleet::NodeId;
 use rustls_pki_types::pem::PemObject;
-use settings::{EtcdEndpoint, EtcdUrl};
+use settings::{EtcdUrl, StoreEndpoint};
 use tonic::transport::{Certificate, CertificateDer, ClientTlsConfig, Endpoint, Identity};
 
 /// The store, and who uses it.
@@ -40,7 +40,7 @@ impl EtcdOptions {
     pub(crate) fn endpoints(&self) -> Result<Vec<(String, Endpoint)>, OptionsError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let tls = self.tls.as_ref().map(EtcdTls::client_config).transpose()?;
-        let endpoint = |endpoint: &EtcdEndpoint| {
+        let endpoint = |endpoint: &StoreEndpoint| {
             let uri = format!("{scheme}://{endpoint}");
             let made = Endpoint::from_shared(uri).map_err(|why| OptionsError::Host(why.to_string()))?;
             let made = match tls.clone() {
