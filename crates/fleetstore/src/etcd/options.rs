@@ -96,8 +96,10 @@ pub enum OptionsError {
     Ca(String),
     /// The client's certificate or key cannot be used.
     Identity(String),
-    /// A host of the URL cannot be used.
+    /// A host of the URL cannot be used, or it lacks something.
     Host(String),
+    /// A file of `fleet_tls_*` cannot be used; its setting is named.
+    Tls(String),
 }
 
 impl fmt::Debug for EtcdTls {
@@ -111,6 +113,7 @@ impl fmt::Display for OptionsError {
         match self {
             OptionsError::Ca(why) => write!(out, "fleet_tls_ca_file: {why}"),
             OptionsError::Host(why) => write!(out, "fleet: {why}"),
+            OptionsError::Tls(why) => out.write_str(why),
             OptionsError::Identity(why) => write!(out, "fleet_tls_cert_file, fleet_tls_key_file: {why}"),
         }
     }
