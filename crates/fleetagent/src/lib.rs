@@ -27,6 +27,7 @@ use telemetry::{Level, Record};
 use tokio::sync::{Notify, mpsc};
 
 pub use crate::handover::from_note;
+pub use crate::options::pod_address;
 
 use crate::agent::Agent;
 use crate::options::StoreOptions;

@@ -1,5 +1,7 @@
 //! What the settings say of the store: files are read, and what a pod has is looked up.
 
+use std::net::IpAddr;
+
 use fleetstore::{
     BackendQuery, EtcdOptions, EtcdTls, KubernetesFiles, KubernetesOptions, OptionsError, Store,
 };
@@ -73,8 +75,21 @@ fn kubernetes(global: &Global, url: &KubernetesUrl, node: &str) -> Result<Kubern
         identity,
         token: named(&global.fleet_token_file),
     };
-    let variable = |name: &str| std::env::var(name).ok();
     KubernetesOptions::read(url, files, (node.into(), lease_s(global)), variable).map_err(FleetError::Options)
+}
+
+/// Where the other nodes of a fleet reach this one, in a pod of Kubernetes whose API server is the store: its IP address, since others cannot look its host's name up.
+#[must_use]
+pub fn pod_address(config: &Config) -> Option<IpAddr> {
+    match &config.global.fleet {
+        FleetStore::Kubernetes(url) if url.api.is_none() => fleetstore::pod_address(variable),
+        _ => None,
+    }
+}
+
+/// Of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn lease_s(global: &Global) -> u32 {

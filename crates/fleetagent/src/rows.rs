@@ -96,7 +96,8 @@ pub(crate) fn own_detail(status: &FleetStatus) -> String {
             by.started_s,
         ),
         NodeState::Joined { is_watching: false } => {
-            "slots are not taken before the store has been read".to_owned()
+            let because = status.unread.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("slots are not taken before the store has been read{because}")
         }
         _ => status.foreign.clone().unwrap_or_else(|| reclaim_detail(&status.reclaim)),
     }

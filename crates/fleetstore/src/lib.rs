@@ -12,5 +12,5 @@ mod store;
 
 pub use backends::{BackendQuery, Log};
 pub use etcd::{EtcdOptions, EtcdTls, OptionsError};
-pub use kubernetes::{KubernetesFiles, KubernetesOptions};
+pub use kubernetes::{KubernetesFiles, KubernetesOptions, pod_address};
 pub use store::Store;

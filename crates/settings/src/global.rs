@@ -173,7 +173,7 @@ live {
         "Weir's own. The store by which the nodes of a fleet share limits of server connections: etcd (`etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`) or the API server of Kubernetes (`kubernetes` in a pod, else `kubernetes://[HOST[:PORT]]/[NAMESPACE[/NAME]]`). pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
         own;
     fleet_address: Option<String>, FleetAddress, "", Restart,
-        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port.",
+        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port; with fleet = kubernetes in a pod, the pod's IP address.",
         own;
     fleet_lease_time: Duration, LeaseTime, "10", Restart,
         "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",

@@ -21,6 +21,7 @@ impl Node {
             servers: self.servers,
             is_draining: self.is_draining,
             sure_until_us: if is_sure { sure_until_us } else { 0 },
+            unread: self.watch.lost_because().map(str::to_owned),
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
             nodes: self.peers(now_us),

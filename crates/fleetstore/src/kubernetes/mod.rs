@@ -50,7 +50,7 @@ use crate::etcd::OptionsError;
 use failure::Failure;
 use http::Http;
 use objects::Objects;
-pub use options::{KubernetesFiles, KubernetesOptions};
+pub use options::{KubernetesFiles, KubernetesOptions, pod_address};
 use requests::Requests;
 use token::Token;
 use watching::Watching;

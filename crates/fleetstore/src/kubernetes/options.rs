@@ -1,7 +1,7 @@
 //! What settings say of the store in the API server of Kubernetes, and what a pod has.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +110,18 @@ impl KubernetesOptions {
     }
 }
 
+/// The address by which this process reaches the API server of the cluster that it is in a pod of: the pod's own, or its host's. None outside of pods.
+#[must_use]
+pub fn pod_address(variable: impl Fn(&str) -> Option<String>) -> Option<IpAddr> {
+    let StoreEndpoint { host, port } = pods_endpoint(variable).ok()?;
+    let api: IpAddr = host.parse().ok()?;
+    let any: IpAddr = if api.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Sends nothing: the kernel says which of its addresses it would send from.
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((api, port)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
 /// The API server of the cluster, by what a kubelet puts into the environment of each container.
 fn pods_endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<StoreEndpoint, OptionsError> {
     let host =
@@ -183,5 +195,17 @@ mod tests {
         assert_eq!(endpoint("fd00::1").unwrap().to_string(), "[fd00::1]:6443");
         assert_eq!(endpoint("api.example").unwrap().to_string(), "api.example:6443");
         assert!(endpoint("a b").is_err());
+    }
+
+    #[test]
+    fn a_pod_knows_the_address_from_which_it_reaches_the_api_server() {
+        let address = |host: &str| {
+            let host = host.to_owned();
+            pod_address(move |name| {
+                Some(if name.ends_with("HOST") { host.clone() } else { "443".to_owned() })
+            })
+        };
+        assert_eq!(address("127.0.0.9"), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!((address("api.example"), pod_address(|_| None)), (None, None));
     }
 }

@@ -44,21 +44,25 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Watches what is at this path, with this selector, from behind a revision. `silence`: without any line for this long it is lost.
-    pub(crate) fn begin(
+    /// Watches what is at this path, from behind a revision. `silence`: without any line for this long it is lost.
+    ///
+    /// # Errors
+    /// [`Failure`]: it has not begun.
+    pub(crate) async fn begin(
         requests: &Arc<Requests>,
         path: String,
         from: Revision,
         silence: Option<Duration>,
-    ) -> Stream {
-        let (sender, changes) = mpsc::channel(MOST_WAITING);
-        let requests = Arc::clone(requests);
+    ) -> Result<Stream, Failure> {
         let silence = silence.unwrap_or(Duration::from_secs(WATCH_S + 10));
+        let requests = Arc::clone(requests);
+        let lines = open(&requests, &path, from).await?;
+        let (sender, changes) = mpsc::channel(MOST_WAITING);
         let task = tokio::spawn(async move {
-            let failure = run(&requests, &path, from, silence, &sender).await;
+            let failure = run(&requests, &path, (lines, from), silence, &sender).await;
             let _ = sender.send(Err(failure)).await;
         });
-        Stream { changes, task }
+        Ok(Stream { changes, task })
     }
 
     /// The next change. May be dropped and called again.
@@ -76,32 +80,34 @@ impl Drop for Stream {
     }
 }
 
+async fn open(requests: &Requests, path: &str, Revision(from): Revision) -> Result<Lines, Failure> {
+    let path = format!(
+        "{path}?{}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={from}",
+        requests.objects.selector()
+    );
+    let lines = timeout(BEGIN, requests.http.lines(&path)).await;
+    lines.unwrap_or_else(|_| Err(Failure::Transport("no answer to a watch".to_owned())))
+}
+
 async fn run(
     requests: &Requests,
     path: &str,
-    mut from: Revision,
+    (mut lines, mut from): (Lines, Revision),
     silence: Duration,
     changes: &mpsc::Sender<Result<Change, Failure>>,
 ) -> Failure {
     loop {
         let began = Instant::now();
-        let Revision(revision) = from;
-        let path = format!(
-            "{path}?{}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={revision}",
-            requests.objects.selector()
-        );
-        let begun = timeout(BEGIN, requests.http.lines(&path)).await;
-        let begun = begun.unwrap_or_else(|_| Err(Failure::Transport("no answer to a watch".to_owned())));
-        let ended = match begun {
-            Ok(mut lines) => pass_on(&mut lines, &mut from, silence, changes).await,
-            Err(failure) => Err(failure),
-        };
-        if let Err(failure) = ended {
+        if let Err(failure) = pass_on(&mut lines, &mut from, silence, changes).await {
             return failure;
         }
         if began.elapsed() < SHORT {
             sleep(SHORT).await;
         }
+        lines = match open(requests, path, from).await {
+            Ok(lines) => lines,
+            Err(failure) => return failure,
+        };
     }
 }
 

@@ -108,8 +108,9 @@ impl Watching<'_> {
         let nodes = found.iter().map(|lease| (lease.node.clone(), lease.record.clone())).collect();
         found.iter().for_each(|lease| heard.add(lease.record.session));
         heard.leases.replace(found, Instant::now());
+        let changes = Stream::begin(requests, maps, revision, None).await?;
         self.send(Event::Snapshot { call: self.call, nodes, objects }).await;
-        Ok((Stream::begin(requests, maps, revision, None), leases))
+        Ok((changes, leases))
     }
 
     /// All Leases, and a watch of them from there.
@@ -125,7 +126,7 @@ impl Watching<'_> {
             }
         }
         let silence = SILENCE + Duration::from_secs(u64::from(requests.lease_s));
-        Ok((found, Stream::begin(requests, path, revision, Some(silence))))
+        Ok((found, Stream::begin(requests, path, revision, Some(silence)).await?))
     }
 
     /// Without a resourceVersion, the API server answers with what was the newest when it was asked (a consistent read).
