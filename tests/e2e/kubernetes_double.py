@@ -1,4 +1,4 @@
-"""A double of the API server of Kubernetes, on loopback: Leases and ConfigMaps, as far as a fleet uses them. TLS, bearer tokens, resourceVersion, preconditions,
+"""A double of the API server of Kubernetes, on loopback: Leases and ConfigMaps, as far as a fleet uses them. TLS, bearer tokens, certificates of clients, resourceVersion, preconditions,
 label selectors, pages, watches with bookmarks and 410. What it does was compared with kube-apiserver 1.34; tests/e2e/kubernetes.py runs the tests against a real one.
 
 Test controls: `tokens`, `forbidden`, `expire_watches()`, `stop()`, `start()`, `delete()`, `names()`."""
@@ -90,7 +90,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def dispatch(self, double, body):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
-        if (self.headers.get("Authorization") or "").removeprefix("Bearer ") not in double.tokens:
+        bearer = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        if bearer not in double.tokens and not self.connection.getpeercert():
             raise Refused(401, "Unauthorized", "Unauthorized")
         match = PATH.match(url.path)
         if not match:
@@ -262,6 +263,8 @@ class Double:
         self.tokens, self.forbidden, self.requests = {TOKEN}, set(), []
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(authority.server.cert, authority.server.key)
+        self.context.load_verify_locations(authority.cert)
+        self.context.verify_mode = ssl.CERT_OPTIONAL
         self.context.set_alpn_protocols(["http/1.1"])
         self.namespace = f"n{next(self._namespaces)}"
         self.token_file = host.new_directory(scratch, "kube") / "token"

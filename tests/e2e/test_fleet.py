@@ -333,7 +333,7 @@ def test_foreign_data_are_left_alone_and_named(fleet, store):
     "settings, text",
     [
         ({"fleet": "etcd://127.0.0.1"}, "the prefix of the keys is missing"),
-        ({"fleet": "zookeeper://h/p"}, "is neither none nor a URL"),
+        ({"fleet": "zookeeper://h/p"}, "is neither none, kubernetes nor a URL"),
         ({"fleet": "etcd://h/p", "fleet_node": "a b"}, "is not an id of a node"),
         ({"fleet": "etcd://h/p", "fleet_node": "a", "fleet_tls_cert_file": "/etc/hostname"}, "fleet_tls_cert_file and fleet_tls_key_file need each other"),
         ({"fleet": "etcd://h/p", "fleet_node": "a", "fleet_tls_ca_file": "/nowhere"}, "fleet_tls_ca_file: cannot read"),

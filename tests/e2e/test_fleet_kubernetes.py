@@ -140,6 +140,24 @@ def test_a_token_that_is_not_valid_or_not_allowed_is_named_and_a_new_one_is_read
 
 
 @only_double
+def test_a_certificate_stands_for_a_token(fleet, store):
+    alice = store.authority.alice
+    store.tokens = set()
+    node = fleet.start("a", fleet_token_file="", fleet_tls_cert_file=alice.cert, fleet_tls_key_file=alice.key)
+    fleet.joined("a")
+    without = fleet.start("b")
+    host.eventually(lambda: states(without) == {"b": "alone"})
+    assert states(node) == {"a": "up"}
+
+
+@only_double
+def test_an_api_server_whose_certificate_is_anothers_is_not_used(fleet, store, authorities):
+    node = fleet.start("a", fleet_tls_ca_file=authorities[1].cert)
+    host.eventually(lambda: states(node) == {"a": "alone"})
+    assert "certificate" in own(node)["detail"] and store.requests == []
+
+
+@only_double
 def test_what_a_watch_may_not_read_and_what_may_not_be_deleted_is_named(fleet, store):
     store.forbidden = {("watch", "configmaps")}
     node = fleet.start("a")

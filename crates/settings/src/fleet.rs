@@ -2,12 +2,12 @@
 //!
 //! Owns their spelling.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::codec::Number;
-use crate::etcd_url::{EtcdUrl, EtcdUrlError};
-use crate::kubernetes_url::{KubernetesUrl, KubernetesUrlError};
+use crate::etcd_url::EtcdUrl;
+use crate::fleet_store_error::FleetStoreError;
+use crate::kubernetes_url::KubernetesUrl;
 use crate::value::{BadValue, Codec, ValueKind};
 
 /// The longest id of a node.
@@ -23,24 +23,6 @@ pub enum FleetStore {
     Etcd(EtcdUrl),
     /// The API server of Kubernetes.
     Kubernetes(KubernetesUrl),
-}
-
-/// What is wrong with a store: the setting's fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FleetStoreError {
-    /// Of etcd's URL, or of what is the URL of no store.
-    Etcd(EtcdUrlError),
-    /// Of the URL of an API server of Kubernetes.
-    Kubernetes(KubernetesUrlError),
-}
-
-impl fmt::Display for FleetStoreError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FleetStoreError::Etcd(why) => why.fmt(out),
-            FleetStoreError::Kubernetes(why) => why.fmt(out),
-        }
-    }
 }
 
 impl FleetStore {

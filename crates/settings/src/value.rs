@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::fleet::FleetStoreError;
+use crate::fleet_store_error::FleetStoreError;
 
 /// Reads and shows one shape of value.
 pub(crate) trait Codec {
