@@ -1,10 +1,11 @@
-"""A real API server of Kubernetes, kube-apiserver before an etcd of its own, on loopback, with the Role of docs/fleet.md. `WEIR_KUBE_APISERVER` is the program: no registry
-has it, but `go build` makes it of the module k8s.io/kubernetes in some minutes. Without it tests have a double (kubernetes_double.py)."""
+"""A real API server of Kubernetes, kube-apiserver before an etcd of its own, on loopback, with the Role of docs/fleet.md. `WEIR_KUBE_APISERVER` is the
+program: no registry has it, but `go build` makes it of the module k8s.io/kubernetes in some minutes. Without it tests have a double (kubernetes_double.py)."""
 
 import itertools
 import json
 import os
 import re
+import signal
 import ssl
 import urllib.request
 
@@ -12,10 +13,16 @@ import pytest
 
 import etcd
 import host
+import kubernetes_double
 
 PROGRAM = os.environ.get("WEIR_KUBE_APISERVER")
 ADMIN, WEIR = "token-of-the-admin", "token-of-weir"
 DOCS = host.REPOSITORY / "docs/fleet.md"
+
+
+def store(scratch, authority):
+    """The real one, or the double."""
+    return (ApiServer if PROGRAM else kubernetes_double.Double)(scratch, authority)
 
 
 def role(namespace):
@@ -32,6 +39,7 @@ def role(namespace):
 class ApiServer:
     """As `kubernetes_double.Double`, without its faults."""
 
+    members = ["api"]
     _namespaces = itertools.count(1)
 
     def __init__(self, scratch, authority):
@@ -72,8 +80,8 @@ class ApiServer:
             self.process = host.start(command, as_user=False, cwd=self.directory, stdout=log, stderr=log)
         host.eventually(self.is_ready, timeout=90, interval=0.3)
 
-    def stop(self, *_):
-        host.stop(self.process)
+    def stop(self, *_, mode=signal.SIGTERM):
+        host.stop(self.process, mode)
 
     def close(self):
         self.stop()
@@ -106,6 +114,9 @@ class ApiServer:
 
     def delete(self, resource, name):
         self.get(f"{self._path(resource)}/{name}", method="DELETE")
+
+    def holder(self, node):
+        return json.loads(self.get(f"{self._path('leases')}/weir.{node}"))["spec"]["holderIdentity"]
 
     def under(self, _prefix):
         """The names of objects, as etcd has them."""

@@ -1,7 +1,7 @@
-"""A double of the API server of Kubernetes, on loopback: Leases and ConfigMaps, as far as a fleet uses them. TLS, bearer tokens, certificates of clients, resourceVersion, preconditions,
-label selectors, pages, watches with bookmarks and 410. What it does was compared with kube-apiserver 1.34; tests/e2e/kubernetes.py runs the tests against a real one.
+"""A double of the API server of Kubernetes, on loopback: Leases and ConfigMaps, as far as a fleet uses them. TLS, bearer tokens, certificates of clients,
+resourceVersion, preconditions, label selectors, pages, watches with bookmarks and 410. What it does was compared with kube-apiserver 1.34; tests/e2e/kubernetes.py runs the tests against a real one.
 
-Test controls: `tokens`, `forbidden`, `expire_watches()`, `stop()`, `start()`, `delete()`, `names()`."""
+Test controls: `tokens`, `forbidden`, `late` (a resource of which watches show nothing for now), `expire_watches()`, `stop()`, `start()`, `delete()`, `names()`."""
 
 import copy
 import datetime
@@ -196,10 +196,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         bookmark = time.monotonic() + BOOKMARKS
         while time.monotonic() < until and not double.over.is_set():
             with state.changed:
-                new = [entry for entry in state.history if entry[0] > since]
+                new = self.news(double, key[1], since)
                 if not new and state.expiries == expiries:
                     state.changed.wait(max(0.0, min(bookmark, until) - time.monotonic()))
-                    new = [entry for entry in state.history if entry[0] > since]
+                    new = self.news(double, key[1], since)
                 lines = [event(entry, selector) for entry in new if entry[1:3] == key[:2]]
                 since = max([since, *(entry[0] for entry in new)])
                 if state.expiries != expiries:
@@ -213,6 +213,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 mark = {"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": str(since)}}
                 self.chunk(json.dumps({"type": "BOOKMARK", "object": mark}).encode() + b"\n")
         self.chunk(b"")
+
+    def news(self, double, resource, since):
+        return [entry for entry in double.state.history if entry[0] > since and resource != double.late]
 
     def chunk(self, data):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -256,11 +259,12 @@ class Server(http.server.ThreadingHTTPServer):
 class Double:
     """`settings` are those of a node."""
 
+    members = ["api"]
     _namespaces = itertools.count(1)
 
     def __init__(self, scratch, authority):
         self.authority, self.state, self.ports = authority, State(), [host.free_port()]
-        self.tokens, self.forbidden, self.requests = {TOKEN}, set(), []
+        self.tokens, self.forbidden, self.requests, self.late = {TOKEN}, set(), [], None
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(authority.server.cert, authority.server.key)
         self.context.load_verify_locations(authority.cert)
@@ -281,7 +285,7 @@ class Double:
         self.server = Server(self, self.ports[0])
         threading.Thread(target=self.server.serve_forever, args=[0.02], daemon=True).start()
 
-    def stop(self, *_):
+    def stop(self, *_, mode=None):  # noqa: ARG002 (a double has no process)
         """Connections are reset; what is stored stays."""
         self.over.set()
         self.server.shutdown()
@@ -292,6 +296,9 @@ class Double:
             except OSError:
                 pass
 
+    def close(self):
+        self.stop()
+
     def expire_watches(self):
         """Watches end with 410, and none may begin at a revision that they know."""
         with self.state.changed:
@@ -300,6 +307,11 @@ class Double:
             self.state.expiries += 1
             self.state.history.clear()
             self.state.changed.notify_all()
+
+    def holder(self, node):
+        """The session that has the node's Lease."""
+        with self.state.changed:
+            return self.state.objects[self.namespace, "leases", f"weir.{node}"]["spec"]["holderIdentity"]
 
     def under(self, _prefix):
         """The names of objects, as etcd has them."""

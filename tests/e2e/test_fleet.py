@@ -39,7 +39,7 @@ class Fleet:
 
     def start(self, name, limit=LIMIT, fleet=None, **settings):
         databases = {"app": f"host=127.0.0.1 port={self.pg.port} dbname=app max_db_connections={limit}"}
-        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "pool_mode": "transaction", "default_pool_size": 50, **settings}
+        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "pool_mode": "transaction", "default_pool_size": 50, **self.store.settings, **settings}
         node = self.weir(databases=databases, fleet=fleet or self.store.url(), fleet_node=name, threads=2, **settings)
         self.nodes[name] = node
         return node

@@ -13,7 +13,7 @@ import test_drain
 import test_fleet
 import test_fleet_cancel
 from test_drain import raw  # noqa: F401 (a fixture)
-from test_fleet import Client, budget, states, stop
+from test_fleet import Client, Fleet, budget, states, stop
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
@@ -23,19 +23,9 @@ only_double = pytest.mark.skipif(bool(kubernetes.PROGRAM), reason="a fault that 
 
 @pytest.fixture
 def store(scratch, authorities):
-    made = (kubernetes.ApiServer if kubernetes.PROGRAM else kubernetes_double.Double)(scratch, authorities[3])
+    made = kubernetes.store(scratch, authorities[3])
     yield made
-    getattr(made, "close", made.stop)()
-
-
-class Fleet(test_fleet.Fleet):
-    def start(self, name, **settings):
-        return super().start(name, **{**self.store.settings, **settings})
-
-
-class CancelFleet(test_fleet_cancel.Fleet):
-    def start(self, name, **settings):
-        return super().start(name, **{**self.store.settings, **settings})
+    made.close()
 
 
 @pytest.fixture
@@ -66,8 +56,10 @@ def test_connections_of_a_dead_node_count_while_postgres_has_them(fleet):
     test_fleet.test_connections_of_a_dead_node_count_while_postgres_has_them(fleet)
 
 
-def test_a_node_that_was_stopped_for_long_is_not_robbed_nor_robs(fleet):
+def test_a_node_that_was_stopped_for_long_is_not_robbed_nor_robs(fleet, store):
     test_fleet.test_a_node_that_was_stopped_for_long_is_not_robbed_nor_robs(fleet)
+    # It has counted the other's Lease as over while it was stopped, and has not ended it.
+    assert "the lease was not renewed" not in fleet.nodes["b"].log_text() and "the store ended the lease" not in fleet.nodes["b"].log_text()
 
 
 @only_real
@@ -97,7 +89,7 @@ def test_a_node_is_drained_from_another_one(fleet, raw):  # noqa: F811
 
 
 def test_a_cancel_at_any_node_ends_its_query_and_no_other(weir, pg, store):
-    test_fleet_cancel.test_a_cancel_at_any_node_ends_its_query_and_no_other(CancelFleet(weir, pg, store), pg)
+    test_fleet_cancel.test_a_cancel_at_any_node_ends_its_query_and_no_other(test_fleet_cancel.Fleet(weir, pg, store), pg)
 
 
 @only_double
@@ -113,6 +105,23 @@ def test_a_watch_that_is_too_old_begins_anew(fleet, store):
     clients = [Client(node) for node in (first, second, third) for _ in range(6)]
     host.eventually(lambda: fleet.connections() == test_fleet.LIMIT, timeout=40)
     assert stop(clients) == []
+
+
+@only_double
+def test_a_watch_of_leases_that_is_late_ends_no_lease_and_hides_no_node(fleet, store):
+    """By their own count both nodes see the other's Lease as over, and of a third one they hear by what it writes."""
+    nodes = [fleet.start("a"), fleet.start("b")]
+    fleet.joined("a", "b")
+    sessions = [store.holder("a"), store.holder("b")]
+    deletions = store.requests.count(("delete", "leases"))
+    store.late = "leases"
+    host.eventually(lambda: store.requests.count(("delete", "leases")) >= deletions + 4, timeout=40)
+    assert [store.holder("a"), store.holder("b")] == sessions
+    fleet.start("c")
+    host.eventually(lambda: states(nodes[0]).get("c") == states(nodes[1]).get("c") == "up", timeout=8)
+    store.late = None
+    fleet.joined("a", "b", "c")
+    assert [store.holder("a"), store.holder("b")] == sessions
 
 
 @only_double
@@ -177,8 +186,10 @@ def test_a_lease_that_is_deleted_by_hand_is_joined_anew(fleet, store):
     clients = [Client(node) for node in nodes for _ in range(8)]
     host.eventually(lambda: fleet.connections() == test_fleet.LIMIT - 1, timeout=40)
     sampler = test_fleet.Sampler(fleet.pg)
+    session = store.holder("a")
     store.delete("leases", "weir.a")
     host.eventually(lambda: "weir.a" in store.names("leases"), timeout=40)
+    assert store.holder("a") != session, "a renewal would have created it anew"
     fleet.joined("a", "b")
     host.eventually(lambda: {budget(node)["leased"] for node in nodes} == {3}, timeout=40)
     assert stop(clients) == []
