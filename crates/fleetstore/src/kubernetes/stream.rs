@@ -54,7 +54,9 @@ impl Stream {
         from: Revision,
         silence: Option<Duration>,
     ) -> Result<Stream, Failure> {
-        let silence = silence.unwrap_or(Duration::from_secs(WATCH_S + 10));
+        // By then the API server has ended a watch that works.
+        let longest = Duration::from_secs(WATCH_S + 10);
+        let silence = silence.map_or(longest, |silence| silence.min(longest));
         let requests = Arc::clone(requests);
         let lines = open(&requests, &path, from).await?;
         let (sender, changes) = mpsc::channel(MOST_WAITING);
