@@ -1,5 +1,6 @@
 //! The thread that takes part in a fleet, with what it has of this process.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -32,7 +33,11 @@ pub(crate) fn take_part(
     if !settings::is_node_id(&node) {
         return Err(BootError::NodeName(host));
     }
-    let default_address = || format!("{host}:{}", config.global.listen_port);
+    let port = config.global.listen_port;
+    let default_address = || match fleetagent::pod_address(config) {
+        Some(pod) => SocketAddr::new(pod, port).to_string(),
+        None => format!("{host}:{port}"),
+    };
     let address = config.global.fleet_address.clone().unwrap_or_else(default_address);
     let identity = Identity { node, address, version: env!("CARGO_PKG_VERSION") };
     let outside = fleetagent::Outside {

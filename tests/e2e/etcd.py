@@ -15,10 +15,12 @@ ETCD = shutil.which("etcd")
 class Etcd:
     """A cluster of so many members; `ports` are those for clients. `authority`: they speak TLS with its server's certificate, and want one of it."""
 
+    settings = {}  # those of a node, besides `fleet`
+
     def __init__(self, scratch, members=1, authority=None):
         self.directory = host.new_directory(scratch, "etcd")
         self.authority, self.scheme = authority, "https" if authority else "http"
-        self.names = [f"m{number}" for number in range(members)]
+        self.names = self.members = [f"m{number}" for number in range(members)]
         self.ports = [host.free_port() for _ in self.names]
         self.peers = {name: f"http://127.0.0.1:{host.free_port()}" for name in self.names}
         self.data = {name: host.new_directory(self.directory, name) for name in self.names}
@@ -44,6 +46,9 @@ class Etcd:
         """Stops these members, or all."""
         for name in names or list(self.processes):
             host.stop(self.processes.pop(name), mode, timeout=10)
+
+    def close(self):
+        self.stop()
 
     def is_healthy(self):
         try:

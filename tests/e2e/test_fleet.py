@@ -39,7 +39,7 @@ class Fleet:
 
     def start(self, name, limit=LIMIT, fleet=None, more_databases=(), **settings):
         databases = {"app": f"host=127.0.0.1 port={self.pg.port} dbname=app max_db_connections={limit}", **dict(more_databases)}
-        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "pool_mode": "transaction", "default_pool_size": 50, **settings}
+        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "pool_mode": "transaction", "default_pool_size": 50, **self.store.settings, **settings}
         node = self.weir(databases=databases, fleet=fleet or self.store.url(), fleet_node=name, threads=2, **settings)
         self.nodes[name] = node
         return node
@@ -377,7 +377,7 @@ def test_foreign_data_are_left_alone_and_named(fleet, store):
     "settings, text",
     [
         ({"fleet": "etcd://127.0.0.1"}, "the prefix of the keys is missing"),
-        ({"fleet": "zookeeper://h/p"}, "is neither none nor a URL"),
+        ({"fleet": "zookeeper://h/p"}, "is neither none, kubernetes nor a URL"),
         ({"fleet": "etcd://h/p", "fleet_node": "a b"}, "is not an id of a node"),
         ({"fleet": "etcd://h/p", "fleet_node": "a", "fleet_tls_cert_file": "/etc/hostname"}, "fleet_tls_cert_file and fleet_tls_key_file need each other"),
         ({"fleet": "etcd://h/p", "fleet_node": "a", "fleet_tls_ca_file": "/nowhere"}, "fleet_tls_ca_file: cannot read"),

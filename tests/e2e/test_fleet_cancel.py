@@ -32,7 +32,7 @@ class Fleet(test_fleet.Fleet):
     """Nodes that reach each other on loopback."""
 
     def start(self, name, **settings):
-        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "default_pool_size": 60, **settings}
+        settings = {"fleet_nodes": 3, "fleet_lease_time": 3, "fleet_user": "alice", "default_pool_size": 60, **self.store.settings, **settings}
         node = self.weir.prepared(fleet=self.store.url(), fleet_node=name, threads=2, **settings)
         node.settings["fleet_address"] = f"127.0.0.1:{node.port}"
         node.write_ini()

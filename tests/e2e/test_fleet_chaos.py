@@ -2,8 +2,8 @@
 limit, and no query of a client fails but by the death of its own node.
 
 WEIR_FLEET_CHAOS=SECONDS makes it longer (20, and until each fault has come once); WEIR_FLEET_SEED is the seed that a run has printed, which gives the same
-faults in the same order. `client_connection_check_interval` (postgres.py), but for queries of which no client is ended, keeps out what docs/fleet.md lists under "What
-comes on top, for a while"."""
+faults in the same order. WEIR_FLEET_STORE=kubernetes puts the API server of Kubernetes in etcd's place, or its double (kubernetes.py).
+`client_connection_check_interval` (postgres.py), but for queries of which no client is ended, keeps out what docs/fleet.md lists under "What comes on top, for a while"."""
 
 import concurrent.futures
 import functools
@@ -20,6 +20,7 @@ import pytest
 import etcd
 import fault_proxy
 import host
+import kubernetes
 from connection_sampler import OURS, Sampler
 from test_fleet import LIMIT, Fleet
 from test_takeover import reboot
@@ -169,7 +170,7 @@ def a_while(dice):
 
 def members_die(store, dice):
     """kill -9 of a member of the store, or of two, without which it does nothing, and their restart."""
-    names = dice.sample(store.names, dice.choice([1, 2]))
+    names = dice.sample(store.members, min(dice.choice([1, 2]), len(store.members)))
     store.stop(*names, mode=signal.SIGKILL)
     time.sleep(a_while(dice))
     for name in names:
@@ -184,10 +185,11 @@ def threads():
 
 
 @pytest.fixture
-def store(scratch):
-    made = etcd.Etcd(scratch, members=3)
+def store(scratch, authorities):
+    by_kubernetes = os.environ.get("WEIR_FLEET_STORE") == "kubernetes"
+    made = kubernetes.store(scratch, authorities[3]) if by_kubernetes else etcd.Etcd(scratch, members=3)
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.mark.timeout(SECONDS + 300)

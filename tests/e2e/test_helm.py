@@ -21,14 +21,16 @@ KUBERNETES = "1.37"
 USERLIST = '"web" "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk:c2VydmVy"\n'
 SHOP = {"databases": {"shop": {"host": "postgres.default.svc", "port": 5432, "dbname": "shop", "pool_size": 20}}, "userlist": USERLIST}
 PANEL = "prometheus:sha256:" + "0" * 64 + ":read\n"
+FLEET = {**SHOP, "settings": {"fleet_user": "web"}, "fleet": {"enabled": True}}
 EVERYTHING = {
     **SHOP,
     "replicaCount": 3,
     "imagePullSecrets": [{"name": "registry"}],
     "users": {"batch": {"pool_mode": "session", "max_user_connections": 5}},
-    "settings": {"pool_mode": "transaction", "auth_type": "scram-sha-256", "max_client_conn": 5000, "query_wait_timeout": 0.5, "log_connections": False},
+    "settings": {"pool_mode": "transaction", "auth_type": "scram-sha-256", "max_client_conn": 5000, "query_wait_timeout": 0.5, "log_connections": False, "fleet_user": "web"},
     "panel": {"auth": PANEL, "metricsOpen": False},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "tokenSecret": {"name": "weir-token", "key": "token"}},
+    "fleet": {"enabled": True},
     "tlsSecret": "weir-tls",
     "service": {"type": "LoadBalancer", "annotations": {"a": "b"}, "sessionAffinity": "ClientIP"},
     "autoscaling": {"enabled": True, "minReplicas": 2, "maxReplicas": 8},
@@ -164,6 +166,30 @@ def test_a_pod_has_no_rights():
     assert pod["automountServiceAccountToken"] is False
 
 
+def test_the_pods_of_a_fleet_may_use_the_api_as_its_manual_says():
+    objects = rendered({**FLEET, "replicaCount": 3, "networkPolicy": {"enabled": True}})
+    lines = ini(objects).splitlines()
+    assert "fleet = kubernetes:////pool-weir" in lines and "fleet_nodes = 4" in lines, "one more while an update rolls"
+    assert "fleet = etcd://h/p" in ini(rendered({**SHOP, "settings": {"fleet": "etcd://h/p"}}))
+    assert "fleet_nodes = 9" in ini(rendered(EVERYTHING)).splitlines()
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("pool-weir", True)
+    text = (host.REPOSITORY / "docs/fleet.md").read_text()
+    role, binding = yaml.safe_load_all(re.search(r"```yaml\n(apiVersion: rbac.*?)```", text, re.DOTALL)[1])
+    assert one(objects, "Role")["rules"] == role["rules"]
+    assert one(objects, "RoleBinding")["subjects"] == [{**binding["subjects"][0], "name": "pool-weir", "namespace": "shop"}]
+    assert one(objects, "RoleBinding")["roleRef"] == {**binding["roleRef"], "name": one(objects, "Role")["metadata"]["name"]}
+    policy = one(objects, "NetworkPolicy")["spec"]
+    labels = pod_labels(objects)
+    between = [rule[side] for rules, side in ((policy["ingress"], "from"), (policy["egress"], "to")) for rule in rules if rule["ports"] == [{"port": "postgres", "protocol": "TCP"}]]
+    assert [{"podSelector": {"matchLabels": labels}}] in between[:2] and [{"podSelector": {"matchLabels": labels}}] == between[-1]
+    assert {"ports": [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]} in policy["egress"]
+
+
+def pod_labels(objects):
+    return one(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+
+
 def test_another_configuration_is_another_pod():
     def sums(values):
         return one(rendered(values), "Deployment")["spec"]["template"]["metadata"]["annotations"]
@@ -243,6 +269,9 @@ def test_the_version_is_the_programs():
         ({**SHOP, "settings": {"listen_port": 5432}}, "settings.listen_port: the chart sets it itself"),
         ({**SHOP, "settings": {"auth_query": "select\n1"}}, "settings.auth_query: a line break is not possible"),
         ({**SHOP, "settings": {"a = b": "c"}}, "no setting has such a name"),
+        ({**SHOP, "settings": {"fleet": "etcd://h/p"}, "fleet": {"enabled": True}}, "settings.fleet: the chart sets it itself"),
+        ({**SHOP, "fleet": {"enable": True}}, "enable"),
+        ({**SHOP, "fleet": {"enabled": True}}, "settings.fleet_user: fleet.enabled needs a user"),
         ({**SHOP, "replicaCount": -1}, "replicaCount"),
         ({**SHOP, "replicas": 3}, "replicas"),
         ({**SHOP, "drain": {"clientSeconds": 3}}, "clientSeconds"),
@@ -280,6 +309,9 @@ def test_notes_say_how_many_server_connections_there_may_be(tmp_path):
     said = notes({**SHOP, "replicaCount": 3}, tmp_path)
     assert "pool-weir.shop.svc:5432" in said and "shop: 60 for one user" in said and "ends within 105 s" in said
     assert "The panel is closed" in said
+    (tmp_path / "fleet").mkdir()
+    said = notes(FLEET, tmp_path / "fleet")
+    assert "the pods share limits" in said and "for one user" not in said
 
 
 @pytest.fixture(autouse=True, scope="module")

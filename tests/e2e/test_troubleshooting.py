@@ -20,7 +20,8 @@ SENDS = re.compile(r"\bfail_client(_because)?\(|\bfail_login\(|encode::error\w*\
 ALWAYS = """
     crates/auth/src/fault.rs crates/control/src/command_error.rs crates/driver/src/listen.rs crates/driver/src/process.rs
     crates/driver/src/takeover/receiver.rs crates/driver/src/engine.rs crates/fleetagent/src/lib.rs crates/fleetagent/src/rows.rs
-    crates/panel/src/listen_socket.rs crates/quota/src/book.rs crates/settings/src/etcd_url.rs
+    crates/panel/src/listen_socket.rs crates/quota/src/book.rs crates/settings/src/etcd_url.rs crates/settings/src/fleet_check.rs
+    crates/settings/src/kubernetes_url.rs crates/settings/src/store_endpoint.rs
     crates/securefs/src/directory.rs crates/securefs/src/file.rs crates/securefs/src/lib.rs crates/securefs/src/socket.rs
     crates/session/src/fault.rs crates/session/src/reply/error.rs crates/settings/src/check.rs crates/settings/src/collector.rs
     crates/settings/src/connstr.rs crates/settings/src/guarantees.rs crates/settings/src/hba/mod.rs crates/settings/src/hba/names.rs
@@ -62,7 +63,7 @@ OTHERS = {
     text, never shown
     comma-separated list
     probe, or patroni with URLs
-    none, or a URL
+    none, kubernetes, or a URL
     without an address
     the password
     auto or number

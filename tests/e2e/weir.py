@@ -26,7 +26,7 @@ DEFAULTS = {
 }
 # What only a start can change; the rest of a test's settings may come by RELOAD as well.
 RESTART_ONLY = {
-    "disable_pqexec", "fleet", "fleet_address", "fleet_lease_time", "fleet_node", "fleet_tls_ca_file", "fleet_tls_cert_file", "fleet_tls_key_file", "io_driver",
+    "disable_pqexec", "fleet", "fleet_address", "fleet_lease_time", "fleet_node", "fleet_tls_ca_file", "fleet_tls_cert_file", "fleet_tls_key_file", "fleet_token_file", "io_driver",
     "job_name", "listen_addr", "listen_backlog", "listen_port", "pidfile", "pkt_buf", "resolv_conf", "so_reuseport", "threads", "track_extra_parameters", "unix_socket_dir", "unix_socket_group", "unix_socket_mode", "user",
 }
 # Users who may log in by the user file; their secrets matter only to tests that set auth_type.

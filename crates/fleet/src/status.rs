@@ -122,6 +122,8 @@ pub struct FleetStatus {
     pub pools: PoolsInUse,
     /// Until when the lease is certain, in microseconds of the node's clock; 0 if there is none.
     pub sure_until_us: u64,
+    /// Why the store could not be read last, or why its watch was lost; none once it has been read again.
+    pub unread: Option<String>,
     /// Something under the prefix that this version cannot read: the last such thing.
     pub foreign: Option<String>,
     pub reclaim: ReclaimStatus,

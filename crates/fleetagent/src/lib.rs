@@ -9,6 +9,7 @@ mod audit;
 mod closing;
 mod counters;
 mod handover;
+mod options;
 mod pools;
 mod rows;
 mod shared_limits;
@@ -21,19 +22,21 @@ use std::thread;
 use std::time::Duration;
 
 use fleet::{Handover, NodeConfig, SessionId};
-use fleetstore::{BackendQuery, EtcdOptions, EtcdTls};
+use fleetstore::BackendQuery;
 use messages::{
     BackendRow, Command, Drain, FleetBudgetRow, FleetLimitRow, FleetNodeRow, FleetPools, FleetPoolsError,
     FleetPoolsInUse, RequestId, ShardId,
 };
 use pool::FleetCounts;
-use settings::{Config, FleetPeers, FleetStore};
+use settings::{Config, FleetPeers};
 use telemetry::{Level, Record};
 use tokio::sync::{Notify, mpsc};
 
 pub use crate::handover::from_note;
+pub use crate::options::pod_address;
 
 use crate::agent::Agent;
+use crate::options::StoreOptions;
 use crate::rows::Rows;
 
 /// How long the end of the process waits for the node to leave.
@@ -182,6 +185,8 @@ pub enum FleetError {
     File(&'static str, String, io::Error),
     /// A certificate without its key, or a key without its certificate.
     HalfIdentity,
+    /// The same, where `fleet` is Kubernetes, which needs no CA file.
+    HalfKubernetesIdentity,
     /// A certificate or a key cannot be used.
     Options(fleetstore::OptionsError),
     /// The system has no thread, or no runtime.
@@ -195,6 +200,9 @@ impl fmt::Display for FleetError {
             FleetError::HalfIdentity => out.write_str(
                 "fleet_tls_cert_file and fleet_tls_key_file need each other, and fleet_tls_ca_file",
             ),
+            FleetError::HalfKubernetesIdentity => {
+                out.write_str("fleet_tls_cert_file and fleet_tls_key_file need each other")
+            }
             FleetError::Options(why) => why.fmt(out),
             FleetError::Thread(why) => write!(out, "cannot start the thread of the fleet: {why}"),
         }
@@ -222,8 +230,7 @@ impl FleetAgent {
         outside: Outside,
         from: Option<Handover>,
     ) -> Result<Option<FleetAgent>, FleetError> {
-        let FleetStore::Etcd(_) = &config.global.fleet else { return Ok(None) };
-        let options = etcd_options(config, &identity.node)?;
+        let Some(options) = StoreOptions::read(config, &identity.node)? else { return Ok(None) };
         let query = BackendQuery::new(
             config,
             config.global.fleet_user.clone(),
@@ -244,7 +251,7 @@ impl FleetAgent {
         let runtime = builder.build().map_err(FleetError::Thread)?;
         let store = {
             let _inside = runtime.enter();
-            fleetstore::Store::etcd(&options, query).map_err(FleetError::Options)?
+            options.store(query).map_err(FleetError::Options)?
         };
         let session = SessionId(random(outside.system));
         let agent = Agent::new(node_config, session, from, store, config, outside, inbox, Arc::clone(&rows));
@@ -340,37 +347,6 @@ fn random(system: pgclient::System) -> u64 {
     let mut bytes = [0; 8];
     (system.fill_random)(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-/// Reads what settings name.
-///
-/// # Errors
-/// [`FleetError`]: a setting's fault.
-pub fn etcd_options(config: &Config, node: &str) -> Result<EtcdOptions, FleetError> {
-    let global = &config.global;
-    let FleetStore::Etcd(url) = &global.fleet else { return Err(FleetError::HalfIdentity) };
-    let read = |setting, file: &Option<String>| match file.as_deref().filter(|file| !file.is_empty()) {
-        None => Ok(None),
-        Some(file) => {
-            std::fs::read(file).map(Some).map_err(|why| FleetError::File(setting, file.to_owned(), why))
-        }
-    };
-    let ca = read("fleet_tls_ca_file", &global.fleet_tls_ca_file)?;
-    let certificate = read("fleet_tls_cert_file", &global.fleet_tls_cert_file)?;
-    let key = read("fleet_tls_key_file", &global.fleet_tls_key_file)?;
-    let tls = match (ca, certificate, key) {
-        (None, None, None) => None,
-        (Some(ca), None, None) => Some(EtcdTls { ca, identity: None }),
-        (Some(ca), Some(certificate), Some(key)) => Some(EtcdTls { ca, identity: Some((certificate, key)) }),
-        _ => return Err(FleetError::HalfIdentity),
-    };
-    Ok(EtcdOptions {
-        url: url.clone(),
-        tls,
-        node: node.into(),
-        lease_s: u32::try_from(global.fleet_lease_time.as_secs()).unwrap_or(u32::MAX),
-        request_timeout: EtcdOptions::REQUEST_TIMEOUT,
-    })
 }
 
 /// Logs what has changed.

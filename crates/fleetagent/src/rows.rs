@@ -119,7 +119,8 @@ fn state_detail(status: &FleetStatus) -> String {
             by.started_s,
         ),
         NodeState::Joined { is_watching: false } => {
-            "slots are not taken before the store has been read".to_owned()
+            let because = status.unread.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("slots are not taken before the store has been read{because}")
         }
         _ if status.foreign.is_none() && status.unshared > 0 => format!(
             "other nodes do not learn {} figures of clients and quotas: there are too many (fleet_limits)",

@@ -13,7 +13,7 @@ use crate::finding::{Finding, Severity};
 use crate::raw_config::{Assignment, RawConfig, Section};
 use crate::table::{Compat, SettingInfo};
 use crate::value::Codec;
-use crate::{Config, Database, connstr, database, global, user};
+use crate::{Config, Database, connstr, database, fleet_check, global, user};
 
 /// The result of a check.
 #[derive(Debug)]
@@ -43,11 +43,14 @@ pub fn check(files: &dyn Files, path: &str) -> CheckReport {
     differences.extend(kept_sessions(assignments()));
     let assigning: Vec<Assignment> = assignments().filter(|one| assigns(one)).cloned().collect();
     let repeated = repeated(&raw.assignments);
+    let of_fleet: Vec<Assignment> =
+        raw.assignments.iter().filter(|one| one.key.starts_with("fleet")).cloned().collect();
     let (config, mut findings) = match raw.config(files, &[], None) {
         Ok(config) => {
             let mut warnings = config.warnings.clone();
             warnings.extend(idle_assignments(&config, &assigning));
             warnings.extend(idle_entries(&config));
+            warnings.extend(fleet_check::store(&config.global, &of_fleet));
             (Some(Arc::new(config)), warnings)
         }
         Err(findings) => (None, findings),

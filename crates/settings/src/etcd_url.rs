@@ -3,9 +3,9 @@
 //! Owns the spelling. Whether TLS is used is not the URL's to say: it is where there is a CA file (`fleet_tls_ca_file`).
 
 use std::fmt;
-use std::net::Ipv6Addr;
 
 use crate::percent::percent_decode;
+use crate::store_endpoint::{EndpointError, StoreEndpoint};
 
 /// etcd's port for clients.
 const DEFAULT_PORT: u16 = 2379;
@@ -16,20 +16,11 @@ const SCHEME: &str = "etcd://";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdUrl {
     /// At least one: members of one etcd cluster, in the order in which they are tried.
-    pub endpoints: Vec<EtcdEndpoint>,
+    pub endpoints: Vec<StoreEndpoint>,
     /// All keys of the fleet begin with it and a `/`. It begins with `/` and does not end with one.
     pub prefix: String,
     /// None where etcd has no users, or knows them by their client certificates.
     pub user: Option<EtcdUser>,
-}
-
-/// The address of one member for clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdEndpoint {
-    /// A name, or an address without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
 }
 
 /// A user of etcd's.
@@ -50,10 +41,8 @@ pub enum EtcdUrlError {
     TlsScheme,
     /// There is no host, or an empty one in the list.
     NoHost,
-    /// A host with characters that no host has, or brackets that do not match.
-    Host(String),
-    /// A port that is none.
-    Port(String),
+    /// A host or a port that is none.
+    Endpoint(EndpointError),
     /// A password without a user.
     NoUser,
     /// No prefix.
@@ -84,9 +73,16 @@ impl EtcdUrl {
             Some((user, hosts)) => (Some(parse_user(user)?), hosts),
             None => (None, authority),
         };
-        let endpoints = hosts.split(',').map(parse_endpoint).collect::<Result<_, _>>()?;
+        let endpoints = hosts.split(',').map(endpoint).collect::<Result<_, _>>()?;
         Ok(EtcdUrl { endpoints, prefix: parse_prefix(path)?, user })
     }
+}
+
+fn endpoint(text: &str) -> Result<StoreEndpoint, EtcdUrlError> {
+    StoreEndpoint::parse(text, DEFAULT_PORT).map_err(|why| match why {
+        EndpointError::NoHost => EtcdUrlError::NoHost,
+        why => EtcdUrlError::Endpoint(why),
+    })
 }
 
 fn parse_user(text: &str) -> Result<EtcdUser, EtcdUrlError> {
@@ -101,36 +97,6 @@ fn parse_user(text: &str) -> Result<EtcdUser, EtcdUrlError> {
     })
 }
 
-fn parse_endpoint(text: &str) -> Result<EtcdEndpoint, EtcdUrlError> {
-    let wrong = || EtcdUrlError::Host(text.to_owned());
-    let (host, behind) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (address, behind) = rest.split_once(']').ok_or_else(wrong)?;
-            let address: Ipv6Addr = address.parse().map_err(|_| wrong())?;
-            (address.to_string(), behind)
-        }
-        None => {
-            let (host, behind) = text.split_at(text.find(':').unwrap_or(text.len()));
-            if host.is_empty() {
-                return Err(EtcdUrlError::NoHost);
-            }
-            if !host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-._".contains(letter)) {
-                return Err(wrong());
-            }
-            (host.to_owned(), behind)
-        }
-    };
-    let port = match (behind, behind.strip_prefix(':')) {
-        ("", _) => DEFAULT_PORT,
-        (_, Some(digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().ok().filter(|port| *port > 0).ok_or_else(|| EtcdUrlError::Port(text.to_owned()))?
-        }
-        (_, Some(_)) => return Err(EtcdUrlError::Port(text.to_owned())),
-        (_, None) => return Err(wrong()),
-    };
-    Ok(EtcdEndpoint { host, port })
-}
-
 /// `/a/b` of `a/b` or `a/b/`.
 fn parse_prefix(path: &str) -> Result<String, EtcdUrlError> {
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -142,15 +108,6 @@ fn parse_prefix(path: &str) -> Result<String, EtcdUrlError> {
         return Err(EtcdUrlError::Prefix(path.to_owned()));
     }
     Ok(format!("/{prefix}"))
-}
-
-impl fmt::Display for EtcdEndpoint {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(out, "[{}]:{}", self.host, self.port),
-            false => write!(out, "{}:{}", self.host, self.port),
-        }
-    }
 }
 
 /// Without the password.
@@ -176,17 +133,14 @@ impl fmt::Debug for EtcdUser {
 impl fmt::Display for EtcdUrlError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            EtcdUrlError::Scheme => out.write_str("it does not begin with etcd://"),
+            EtcdUrlError::Scheme => out.write_str("it does not begin with etcd:// or kubernetes"),
             EtcdUrlError::TlsScheme => {
                 out.write_str("it does not begin with etcd://; TLS is used where fleet_tls_ca_file is set")
             }
             EtcdUrlError::NoHost => {
                 out.write_str("a host is missing: etcd://HOST[:PORT][,HOST[:PORT]…]/PREFIX")
             }
-            EtcdUrlError::Host(host) => {
-                write!(out, "\"{host}\" is no host: a name, an IPv4 address, or an IPv6 address in brackets")
-            }
-            EtcdUrlError::Port(host) => write!(out, "\"{host}\" has a port that is none of 1 to 65535"),
+            EtcdUrlError::Endpoint(why) => why.fmt(out),
             EtcdUrlError::NoUser => out.write_str("there is a password, but no user"),
             EtcdUrlError::NoPrefix => out.write_str("the prefix of the keys is missing: etcd://HOST/PREFIX"),
             EtcdUrlError::Prefix(prefix) => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::codec::Number;
 use crate::etcd_url::EtcdUrl;
+use crate::fleet_store_error::FleetStoreError;
+use crate::kubernetes_url::KubernetesUrl;
 use crate::value::{BadValue, Codec, ValueKind};
 
 /// The longest id of a node.
@@ -19,6 +21,8 @@ pub enum FleetStore {
     None,
     /// etcd.
     Etcd(EtcdUrl),
+    /// The API server of Kubernetes.
+    Kubernetes(KubernetesUrl),
 }
 
 impl FleetStore {
@@ -37,7 +41,7 @@ impl Codec for FleetStore {
         match text.trim() {
             "" => Ok(FleetStore::None),
             word if word.eq_ignore_ascii_case("none") => Ok(FleetStore::None),
-            url => EtcdUrl::parse(url).map(FleetStore::Etcd).map_err(BadValue::NotAFleetStore),
+            url => store(url).map_err(BadValue::NotAFleetStore),
         }
     }
 
@@ -46,6 +50,7 @@ impl Codec for FleetStore {
         Some(match value {
             FleetStore::None => "none".to_owned(),
             FleetStore::Etcd(url) => url.to_string(),
+            FleetStore::Kubernetes(url) => url.to_string(),
         })
     }
 }
@@ -91,6 +96,13 @@ impl Codec for FleetLimits {
             (true, true) => "clients,quotas",
         };
         Some(words.to_owned())
+    }
+}
+
+fn store(text: &str) -> Result<FleetStore, FleetStoreError> {
+    match KubernetesUrl::parse(text) {
+        Some(url) => url.map(FleetStore::Kubernetes).map_err(FleetStoreError::Kubernetes),
+        None => EtcdUrl::parse(text).map(FleetStore::Etcd).map_err(FleetStoreError::Etcd),
     }
 }
 
@@ -182,8 +194,14 @@ mod tests {
         let store = FleetStore::read("etcd://u:secret@a,[::1]:7/p/q").unwrap();
         assert!(store.is_some());
         assert_eq!(FleetStore::show(&store).unwrap(), "etcd://u@a:2379,[::1]:7/p/q");
-        let refused = FleetStore::read("kubernetes").unwrap_err().to_string();
-        assert!(refused.contains("does not begin with etcd://"), "{refused}");
+        assert_eq!(FleetStore::show(&FleetStore::read(" kubernetes ").unwrap()).unwrap(), "kubernetes");
+        for (text, why) in [
+            ("consul://h/p", "begin with etcd:// or kubernetes"),
+            ("kubernetes://a/b/c/d", "behind the name"),
+        ] {
+            let refused = FleetStore::read(text).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

@@ -170,10 +170,10 @@ live {
         "Server connections that each pool gets of a limit that pools share (connection_sharing) while its clients ask for them; others may have them until then. 0 guarantees none.",
         own;
     fleet: FleetStore, FleetStore, "none", Restart,
-        "Weir's own. The store by which the nodes of a fleet share limits of server connections: `etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`. pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
+        "Weir's own. The store by which the nodes of a fleet share limits of server connections: etcd (`etcd://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/PREFIX`) or the API server of Kubernetes (`kubernetes` in a pod, else `kubernetes://[HOST[:PORT]]/[NAMESPACE[/NAME]]`). pool_size with its reserve, max_db_connections and max_user_connections hold for all nodes together (docs/fleet.md). none is no fleet.",
         own;
     fleet_address: Option<String>, FleetAddress, "", Restart,
-        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port.",
+        "Weir's own. Where the other nodes of the fleet reach this one, `host:port`: they forward cancel requests for its clients there. Empty is the name of the host with listen_port; with fleet = kubernetes in a pod, the pod's IP address.",
         own;
     fleet_lease_time: Duration, LeaseTime, "10", Restart,
         "Weir's own. How long a node of a fleet counts as alive after the store has last heard of it, in whole seconds, at least 3.",
@@ -197,13 +197,16 @@ live {
         "Weir's own. All nodes of the fleet have the pools that are made, changed and deleted in the panel or API of one of them: they are kept in the store, and in the pools_file of each node.",
         own;
     fleet_tls_ca_file: Option<String>, Text, "", Restart,
-        "Weir's own. Certificates (PEM) by which the store's are checked; with it, the store is reached by TLS.",
+        "Weir's own. Certificates (PEM) by which the store's are checked; with it, etcd is reached by TLS. Of Kubernetes, empty is the pod's own (its service account's ca.crt).",
         own;
     fleet_tls_cert_file: Option<String>, Text, "", Restart,
         "Weir's own. Certificate (with its chain, PEM) that is shown to the store, and to other nodes that want one (client_tls_sslmode); needs fleet_tls_key_file.",
         own;
     fleet_tls_key_file: Option<String>, Text, "", Restart,
         "Weir's own. Private key (PEM) of fleet_tls_cert_file.",
+        own;
+    fleet_token_file: Option<String>, Text, "", Restart,
+        "Weir's own. File with the token that the API server of Kubernetes is shown (fleet = kubernetes); it is read again when it changes. Empty is the pod's own (its service account's), or none beside fleet_tls_cert_file.",
         own;
     fleet_user: Option<String>, Text, "", Reload,
         "Weir's own. User that looks in PostgreSQL whether connections of a node that is gone are still there, before their slots are used again; its password is in auth_file. Empty is the user of the entry, else auth_user. It needs CONNECT and nothing else.",

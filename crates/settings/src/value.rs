@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::etcd_url::EtcdUrlError;
+use crate::fleet_store_error::FleetStoreError;
 
 /// Reads and shows one shape of value.
 pub(crate) trait Codec {
@@ -57,7 +57,7 @@ pub enum ValueKind {
     List,
     /// `probe`, or `patroni` with URLs.
     Topology,
-    /// `none`, or the URL of a store.
+    /// `none`, `kubernetes`, or the URL of a store.
     FleetStore,
     /// `auto` or a number from 1 on.
     Threads,
@@ -88,7 +88,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Secret => "text, never shown",
             ValueKind::List => "comma-separated list",
             ValueKind::Topology => "probe, or patroni with URLs",
-            ValueKind::FleetStore => "none, or a URL",
+            ValueKind::FleetStore => "none, kubernetes, or a URL",
             ValueKind::Threads | ValueKind::PoolSize => "auto or number",
             ValueKind::Choice(words) => return out.write_str(&words.join(" | ")),
         })
@@ -127,8 +127,8 @@ pub enum BadValue {
     NotHeaders(&'static str),
     /// Neither `probe` nor `patroni` with URLs, and why.
     NotATopology(&'static str),
-    /// Neither `none` nor the URL of a store, and why.
-    NotAFleetStore(EtcdUrlError),
+    /// Neither `none` nor a store, and why.
+    NotAFleetStore(FleetStoreError),
     /// Not the id of a node.
     NotANode,
     /// Not a host with a port.
@@ -156,7 +156,7 @@ impl fmt::Display for BadValue {
             }
             BadValue::NotHeaders(why) => write!(out, "is not a list of headers: {why}"),
             BadValue::NotAFleetStore(why) => {
-                write!(out, "is neither none nor a URL like etcd://127.0.0.1:2379/weir: {why}")
+                write!(out, "is neither none, kubernetes nor a URL like etcd://127.0.0.1:2379/weir: {why}")
             }
             BadValue::NotANode => out
                 .write_str("is not an id of a node: 1 to 63 letters, digits, dots, hyphens and underscores"),

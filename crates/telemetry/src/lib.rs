@@ -16,5 +16,5 @@ pub mod waits;
 pub use counters::{COUNTERS, Counter, Counters};
 pub use errors::SqlstateCounts;
 pub use histogram::{Histogram, Histograms, Percentiles};
-pub use record::{Level, LineFormatter, Record, printable};
+pub use record::{Level, LineFormatter, Record, date_time, printable};
 pub use waits::{ServerWait, ServerWaits, Wait, Waits};

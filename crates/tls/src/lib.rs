@@ -24,4 +24,4 @@ pub use certificate::{Certificate, PeerCertificate};
 pub use config::{ClientTlsConfig, ServerTlsConfig, TlsConfig};
 pub use connection::{NegotiatedTls, Progress, TlsConnection};
 pub use fault::{HandshakeFault, SetupFault};
-pub use panel::{collector_tls_config, panel_tls_config};
+pub use panel::{collector_tls_config, kubernetes_tls_config, panel_tls_config};

@@ -1,4 +1,4 @@
-//! TLS of the panel's thread: its key pair, for browsers, and the connection to a metrics collector, whose certificate is
+//! TLS under HTTP/1.1: the panel's key pair, for browsers, and connections to a metrics collector and to the API server of Kubernetes, whose certificates are
 //! verified like a server's in mode verify-full.
 
 use std::sync::Arc;
@@ -45,17 +45,46 @@ const COLLECTOR: SettingNames =
 /// # Errors
 /// [`SetupFault`]: the roots cannot be read, or there are none.
 pub fn collector_tls_config(files: &PemFiles) -> Result<Arc<ClientConfig>, SetupFault> {
+    let roots = PemFiles { cert: None, key: None, ..files.clone() };
+    https_client(&roots, COLLECTOR, "no system CA bundle was found, and otlp_ca_file is not set")
+}
+
+/// `fleet_tls_*`, towards the API server of Kubernetes.
+const STORE: SettingNames = SettingNames {
+    side: "fleet_tls",
+    ca: "fleet_tls_ca_file",
+    cert: "fleet_tls_cert_file",
+    key: "fleet_tls_key_file",
+};
+
+/// The same for the API server of Kubernetes, which is shown the key pair, if there is one.
+///
+/// # Errors
+/// [`SetupFault`]: which file, and what is wrong with it.
+pub fn kubernetes_tls_config(files: &PemFiles) -> Result<Arc<ClientConfig>, SetupFault> {
+    https_client(files, STORE, "an API server needs a file with its CA's certificate")
+}
+
+fn https_client(
+    files: &PemFiles,
+    names: SettingNames,
+    no_roots: &str,
+) -> Result<Arc<ClientConfig>, SetupFault> {
     let provider = ring::default_provider();
-    let roots = keys::roots(files, COLLECTOR)?;
-    let none = || "no system CA bundle was found, and otlp_ca_file is not set".to_owned();
-    let roots = roots.ok_or_else(|| SetupFault::Content { setting: COLLECTOR.ca, reason: none() })?;
+    let roots = keys::roots(files, names)?;
+    let none = || SetupFault::Content { setting: names.ca, reason: no_roots.to_owned() };
+    let roots = roots.ok_or_else(none)?;
+    let pair = keys::key_pair(files, names, &provider)?;
     let algorithms = provider.signature_verification_algorithms;
     let verifier = ServerVerifier { algorithms, roots: Some(roots), checks_name: true };
     let builder =
         ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
     let builder = builder.map_err(crate::config::refused)?;
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)); // rustls' word
-    let mut config = builder.with_no_client_auth();
+    let mut config = match pair {
+        Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -83,5 +112,7 @@ mod tests {
         assert!(told(None).starts_with("otlp_ca_file: no system CA bundle"));
         assert_eq!(told(Some(Err("gone".to_owned()))), "otlp_ca_file: gone");
         assert!(told(Some(Ok(b"nothing".as_slice().into()))).contains("no certificate"));
+        let fault = kubernetes_tls_config(&PemFiles::default()).map(drop).expect_err("no roots");
+        assert!(fault.to_string().starts_with("fleet_tls_ca_file: an API server needs"), "{fault}");
     }
 }

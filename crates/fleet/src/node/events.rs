@@ -57,7 +57,7 @@ impl Node {
             Event::Changed { watch, object } if self.watch.is_of(watch) => {
                 let _ = self.changed(&object, now_us);
             }
-            Event::WatchLost { watch, .. } if self.watch.lost(watch, now_us) => self.reclaim.stop(),
+            Event::WatchLost { watch, ref why } if self.watch.lost(watch, why, now_us) => self.reclaim.stop(),
             Event::Backends { call, budgets } => {
                 self.floors.listed(call, &budgets, &mut self.ledgers, now_us);
                 self.reclaim.listed(call, budgets, now_us);

@@ -22,6 +22,7 @@ impl Node {
             is_draining: self.is_draining,
             pools: self.pools_in_use.clone(),
             sure_until_us: if is_sure { sure_until_us } else { 0 },
+            unread: self.watch.lost_because().map(str::to_owned),
             foreign: self.foreign.clone(),
             reclaim: self.reclaim.status(),
             unshared: self.shared.left_out(),

@@ -17,16 +17,23 @@ enum State {
 pub(super) struct Watch {
     state: State,
     retry_after_us: u64,
+    /// Why the last one was lost, until all is read again.
+    lost: Option<String>,
 }
 
 impl Watch {
     pub(super) fn new(now_us: u64) -> Watch {
-        Watch { state: State::Off { retry_us: now_us }, retry_after_us: RETRY_US.0 }
+        Watch { state: State::Off { retry_us: now_us }, retry_after_us: RETRY_US.0, lost: None }
     }
 
     /// What is known is what the store had a moment ago.
     pub(super) fn is_on(&self) -> bool {
         matches!(self.state, State::On { .. })
+    }
+
+    /// Why it is not watched, if it was tried.
+    pub(super) fn lost_because(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
     pub(super) fn is_due(&self, now_us: u64) -> bool {
@@ -50,6 +57,7 @@ impl Watch {
         if is_present {
             self.state = State::On { call: answered };
             self.retry_after_us = RETRY_US.0;
+            self.lost = None;
         }
         is_present
     }
@@ -59,11 +67,12 @@ impl Watch {
     }
 
     /// False if it was not the present one.
-    pub(super) fn lost(&mut self, watch: CallId, now_us: u64) -> bool {
+    pub(super) fn lost(&mut self, watch: CallId, why: &str, now_us: u64) -> bool {
         let is_present = matches!(self.state, State::Reading { call } | State::On { call } if call == watch);
         if is_present {
             self.state = State::Off { retry_us: now_us + self.retry_after_us };
             self.retry_after_us = (self.retry_after_us * 2).min(RETRY_US.1);
+            self.lost = Some(why.to_owned());
         }
         is_present
     }

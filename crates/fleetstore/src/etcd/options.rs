@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fleet::NodeId;
 use rustls_pki_types::pem::PemObject;
-use settings::{EtcdEndpoint, EtcdUrl};
+use settings::{EtcdUrl, StoreEndpoint};
 use tonic::transport::{Certificate, CertificateDer, ClientTlsConfig, Endpoint, Identity};
 
 /// The store, and who uses it.
@@ -40,7 +40,7 @@ impl EtcdOptions {
     pub(crate) fn endpoints(&self) -> Result<Vec<(String, Endpoint)>, OptionsError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let tls = self.tls.as_ref().map(EtcdTls::client_config).transpose()?;
-        let endpoint = |endpoint: &EtcdEndpoint| {
+        let endpoint = |endpoint: &StoreEndpoint| {
             let uri = format!("{scheme}://{endpoint}");
             let made = Endpoint::from_shared(uri).map_err(|why| OptionsError::Host(why.to_string()))?;
             let made = match tls.clone() {
@@ -96,8 +96,10 @@ pub enum OptionsError {
     Ca(String),
     /// The client's certificate or key cannot be used.
     Identity(String),
-    /// A host of the URL cannot be used.
+    /// A host of the URL cannot be used, or it lacks something.
     Host(String),
+    /// A file of `fleet_tls_*` cannot be used; its setting is named.
+    Tls(String),
 }
 
 impl fmt::Debug for EtcdTls {
@@ -111,6 +113,7 @@ impl fmt::Display for OptionsError {
         match self {
             OptionsError::Ca(why) => write!(out, "fleet_tls_ca_file: {why}"),
             OptionsError::Host(why) => write!(out, "fleet: {why}"),
+            OptionsError::Tls(why) => out.write_str(why),
             OptionsError::Identity(why) => write!(out, "fleet_tls_cert_file, fleet_tls_key_file: {why}"),
         }
     }

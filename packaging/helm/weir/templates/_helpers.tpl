@@ -27,6 +27,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ if or .Values.panel.auth .Values.panel.existingSecret }}yes{{ end }}
 {{- end }}
 
+{{/* So many run at the same time at most: one more than wanted while an update rolls. */}}
+{{- define "weir.mostPods" -}}
+{{ add 1 (ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled) }}
+{{- end }}
+
 {{/* A number as people write it: JSON has made 1000000 a float. */}}
 {{- define "weir.text" -}}
 {{- if kindIs "float64" . }}{{ if eq (floor .) . }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}{{ else if kindIs "bool" . }}{{ ternary 1 0 . }}{{ else }}{{ toString . }}{{ end -}}
@@ -85,7 +90,12 @@ client_tls_key_file = /etc/weir-tls/tls.key
 client_tls_sslmode = allow
 {{- end }}
 {{- end }}
+{{- if .Values.fleet.enabled }}
+fleet = kubernetes:////{{ include "weir.fullname" . }}
+fleet_nodes = {{ include "weir.mostPods" . }}
+{{- end }}
 {{- $own := list "listen_addr" "listen_port" "unix_socket_dir" "auth_file" "http_addr" "http_port" "http_auth_file" "http_metrics_open" "client_tls_cert_file" "client_tls_key_file" "pidfile" "logfile" "user" "conffile" }}
+{{- if .Values.fleet.enabled }}{{ $own = concat $own (list "fleet" "fleet_nodes" "fleet_node" "fleet_address") }}{{ end }}
 {{- range $name, $value := .Values.settings }}
 {{- if has $name $own }}{{ fail (printf "settings.%s: the chart sets it itself" $name) }}{{ end }}
 {{- if not (regexMatch "^[a-z_]+$" $name) }}{{ fail (printf "settings.%s: no setting has such a name" $name) }}{{ end }}
@@ -98,6 +108,9 @@ client_tls_sslmode = allow
 {{- if not .Values.databases }}{{ fail "databases: name at least one, as shop: {host: postgres, dbname: shop}" }}{{ end }}
 {{- if and .Values.userlist .Values.existingSecret }}{{ fail "userlist and existingSecret: give one of them" }}{{ end }}
 {{- if and (not .Values.userlist) (not .Values.existingSecret) (ne (toString .Values.settings.auth_type) "any") }}{{ fail "userlist or existingSecret: without a user list no client can log in" }}{{ end }}
+{{- if and .Values.fleet.enabled (not .Values.settings.fleet_user) (not .Values.settings.auth_user) }}
+{{- range $name, $keys := .Values.databases }}{{ if not (or $keys.user $keys.auth_user) }}{{ fail (printf "settings.fleet_user: fleet.enabled needs a user of the user list that asks the servers of databases.%s for connections of pods that are gone" $name) }}{{ end }}{{ end }}
+{{- end }}
 {{- if and .Values.panel.auth .Values.panel.existingSecret }}{{ fail "panel.auth and panel.existingSecret: give one of them" }}{{ end }}
 {{- if and .Values.serviceMonitor.enabled (not (include "weir.hasPanel" .)) }}{{ fail "serviceMonitor.enabled: metrics are served outside of the pod only with panel.auth or panel.existingSecret" }}{{ end }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.panel.metricsOpen) (not .Values.serviceMonitor.tokenSecret) }}{{ fail "serviceMonitor.tokenSecret: needed where panel.metricsOpen is false" }}{{ end }}
@@ -110,9 +123,13 @@ client_tls_sslmode = allow
 {{- $pods := ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled }}
 Weir serves {{ keys .Values.databases | sortAlpha | join ", " }} at {{ include "weir.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}.
 
+{{- if .Values.fleet.enabled }}
+Server connections: the pods share limits, and each user of a database has a pool; pool_size is all pods' together. See them: kubectl -n {{ .Release.Namespace }} exec deployment/{{ include "weir.fullname" . }} -- weir fleet
+{{- else }}
 Server connections: a pool_size is each pod's, and each user of a database has a pool; {{ $pods }} pods have up to {{ $pods }} times that.
 {{- range $name, $keys := .Values.databases }}
   {{ $name }}: {{ with $keys.pool_size | default $.Values.settings.default_pool_size | default 20 }}{{ if kindIs "string" . }}{{ . }}{{ else }}{{ mul . $pods }}{{ end }}{{ end }} for one user
+{{- end }}
 {{- end }}
 A pod ends within {{ add .Values.drain.delaySeconds .Values.drain.clientsSeconds .Values.drain.transactionsSeconds 10 }} s; no transaction that ends by then is interrupted.
 {{- if include "weir.hasPanel" . }}
