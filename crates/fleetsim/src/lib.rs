@@ -9,6 +9,7 @@ mod fault;
 mod faults;
 mod network;
 mod pooler;
+mod pools;
 mod postgres;
 mod prng;
 mod process;

@@ -207,6 +207,7 @@ impl World {
             |process: &crate::process::Process| process.number == number && process.state != State::Gone;
         let Some(process) = self.processes.iter().position(is_it) else { return };
         if !self.processes[process].is_leaving {
+            self.processes[process].shared_pools.is_change_due |= clients % 3 == 1;
             let has_pools = self.has_pools[number][budget];
             self.processes[process].pools[budget].demand = if has_pools { clients } else { 0 };
             self.step_pool(process, budget);

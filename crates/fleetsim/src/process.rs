@@ -3,6 +3,7 @@
 use fleet::{Allowance, BudgetName, ExternalUsage, Node, NodeId, Usage};
 
 use crate::clock::Clock;
+use crate::pools::ProcessPools;
 use crate::queue::Action;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,7 @@ pub(crate) struct Process {
     pub(crate) is_leaving: bool,
     /// What it believes that others use of limits without slots.
     pub(crate) external: ExternalUsage,
+    pub(crate) shared_pools: ProcessPools,
     /// The store has had a session of it among those that hold floors.
     pub(crate) had_line: bool,
     /// It opened a connection before that, alone.

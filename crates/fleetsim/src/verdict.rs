@@ -107,7 +107,7 @@ impl World {
         let budgets = 0..self.scenario.budgets.len();
         let unserved = budgets.clone().find_map(|budget| self.unserved_of(budget, &running));
         let unserved = unserved.or_else(|| running.iter().find_map(|at| self.not_joined(*at)));
-        unserved.or_else(|| self.mistaken(&running))
+        unserved.or_else(|| self.mistaken(&running)).or_else(|| self.wrong_pools(&running))
     }
 
     fn not_joined(&self, at: usize) -> Option<String> {

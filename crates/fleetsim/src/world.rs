@@ -7,6 +7,7 @@ use fleet::{Division, ExternalUsage, Node, NodeConfig, SessionId};
 use crate::clock::Clock;
 use crate::fault::Fault;
 use crate::faults::schedule;
+use crate::pools::{ProcessPools, SaidOfChanges};
 use crate::postgres::Postgres;
 use crate::prng::Prng;
 use crate::process::{ConnState, Pool, Process, State};
@@ -74,6 +75,7 @@ pub(crate) struct World {
     pub(crate) last_write_us: u64,
     /// Processes that have had a connection of a budget since the last fault, where nodes take turns.
     pub(crate) had_turn: BTreeSet<(usize, usize)>,
+    pub(crate) said_of_changes: SaidOfChanges,
     lines: Option<Vec<String>>,
 }
 
@@ -140,6 +142,7 @@ impl World {
             names: vec![0; processes],
             stage: Stage::Chaos,
             had_turn: BTreeSet::new(),
+            said_of_changes: SaidOfChanges::default(),
             violation: None,
             last_write_us: 0,
             lines: keep_lines.then(Vec::new),
@@ -231,6 +234,7 @@ impl World {
     pub(crate) fn pump(&mut self, process: usize) {
         let clock_us = self.processes[process].clock.shows(self.now_us);
         self.processes[process].exchange_usage(clock_us);
+        self.exchange_pools(process, clock_us);
         while let Some(request) = self.processes[process].node.poll(clock_us) {
             self.note(|| format!("process {process}: {request:?}"));
             self.send(process, request);
@@ -336,6 +340,7 @@ impl World {
             is_usage_due: false,
             is_leaving: false,
             external: ExternalUsage::new(),
+            shared_pools: ProcessPools::default(),
             had_line: false,
             began_alone: false,
         };

@@ -25,6 +25,8 @@ pub const BUGS: &[&str] = &[
     "fleet_lost_watch_ignored",
     "fleet_number_before_swapped",
     "fleet_number_of_a_live_node",
+    "fleet_pools_conflict_made",
+    "fleet_pools_over_others",
     "fleet_reclaim_without_reports",
     "fleet_reclaimed_while_open",
     "fleet_release_lost",
