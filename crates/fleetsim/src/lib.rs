@@ -8,6 +8,7 @@ mod clock;
 mod fault;
 mod faults;
 mod network;
+mod pool_changes;
 mod pooler;
 mod pools;
 mod postgres;

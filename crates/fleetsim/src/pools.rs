@@ -4,26 +4,9 @@ use std::collections::BTreeSet;
 
 use fleet::{FleetPools, ObjectName, PoolsChange, PoolsError, PoolsInUse};
 
+use crate::pool_changes::SaidOfChanges;
 use crate::process::State;
 use crate::world::World;
-
-/// What one process knows of them.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessPools {
-    known: Option<FleetPools>,
-    /// It is to make a change.
-    pub(crate) is_change_due: bool,
-    /// The line of the one under way.
-    changing: Option<String>,
-    changes: u64,
-}
-
-/// Lines of changes, by what was said of them.
-#[derive(Debug, Default)]
-pub(crate) struct SaidOfChanges {
-    made: BTreeSet<String>,
-    not_made: BTreeSet<String>,
-}
 
 impl World {
     /// Takes what the node knows, hears what became of a change, and makes one that is due.

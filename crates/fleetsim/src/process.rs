@@ -3,7 +3,7 @@
 use fleet::{Allowance, BudgetName, ExternalUsage, Node, NodeId, Usage};
 
 use crate::clock::Clock;
-use crate::pools::ProcessPools;
+use crate::pool_changes::ProcessPools;
 use crate::queue::Action;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use fleet::{Division, ExternalUsage, Node, NodeConfig, SessionId};
 use crate::clock::Clock;
 use crate::fault::Fault;
 use crate::faults::schedule;
-use crate::pools::{ProcessPools, SaidOfChanges};
+use crate::pool_changes::{ProcessPools, SaidOfChanges};
 use crate::postgres::Postgres;
 use crate::prng::Prng;
 use crate::process::{ConnState, Pool, Process, State};
