@@ -170,6 +170,10 @@ def test_the_pods_of_a_fleet_may_use_the_api_as_its_manual_says():
     objects = rendered({**FLEET, "replicaCount": 3, "networkPolicy": {"enabled": True}})
     lines = ini(objects).splitlines()
     assert "fleet = kubernetes:////pool-weir" in lines and "fleet_nodes = 4" in lines, "one more while an update rolls"
+    assert "pools_file = /run/weir/pools.ini" in lines, "pools of all pods are kept in the store"
+    assert "pools_file" not in ini(rendered(SHOP))
+    named = {**FLEET, "settings": {**FLEET["settings"], "pools_file": "/run/weir/other.ini"}}
+    assert re.findall(r"pools_file = (.*)", ini(rendered(named))) == ["/run/weir/other.ini"]
     assert "fleet = etcd://h/p" in ini(rendered({**SHOP, "settings": {"fleet": "etcd://h/p"}}))
     assert "fleet_nodes = 9" in ini(rendered(EVERYTHING)).splitlines()
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]

@@ -93,6 +93,9 @@ client_tls_sslmode = allow
 {{- if .Values.fleet.enabled }}
 fleet = kubernetes:////{{ include "weir.fullname" . }}
 fleet_nodes = {{ include "weir.mostPods" . }}
+{{- if not (hasKey .Values.settings "pools_file") }}
+pools_file = /run/weir/pools.ini
+{{- end }}
 {{- end }}
 {{- $own := list "listen_addr" "listen_port" "unix_socket_dir" "auth_file" "http_addr" "http_port" "http_auth_file" "http_metrics_open" "client_tls_cert_file" "client_tls_key_file" "pidfile" "logfile" "user" "conffile" }}
 {{- if .Values.fleet.enabled }}{{ $own = concat $own (list "fleet" "fleet_nodes" "fleet_node" "fleet_address") }}{{ end }}
