@@ -280,6 +280,8 @@ fn start(
         let threads = control_loop.inherit(&predecessor.note);
         let took = threads.engine.take_over(predecessor);
         took.map_err(|why| BootError::Takeover(TakeoverFault::Broken(why)))?;
+    } else {
+        control_loop.begin();
     }
     control_loop.serve_panel(panel);
     control_loop.follow_patroni(patroni);

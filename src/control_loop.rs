@@ -293,7 +293,8 @@ impl<C: Shards> ControlLoop<C> {
             | Output::Draining(_)
             | Output::ChangeFleetPools { .. }
             | Output::FleetPoolsInUse(_)
-            | Output::AwaitFleetPools { .. }) => return self.act_in_fleet(output),
+            | Output::AwaitFleetPools { .. }
+            | Output::ForgetFleetPools(_)) => return self.act_in_fleet(output),
             Output::StrayCancel { key } => self.shards.cancel_at_predecessor(&key),
             Output::ResumePredecessor { database } => self.shards.resume_predecessor(database.as_deref()),
             Output::Exit => {}
@@ -319,8 +320,11 @@ impl<C: Shards> ControlLoop<C> {
             Output::FleetPoolsInUse(in_use) => {
                 self.fleet.iter().for_each(|fleet| fleet.set_pools_in_use(in_use.clone()));
             }
-            Output::AwaitFleetPools { request, revision } => {
-                self.fleet.iter().for_each(|fleet| fleet.await_pools(request, revision));
+            Output::AwaitFleetPools { request, revision, is_pause } => {
+                self.fleet.iter().for_each(|fleet| fleet.await_pools(request, revision, is_pause));
+            }
+            Output::ForgetFleetPools(request) => {
+                self.fleet.iter().for_each(|fleet| fleet.forget_pools(request));
             }
             _ => {}
         }
@@ -377,6 +381,14 @@ impl<C: Shards> ControlLoop<C> {
             self.act(output);
         }
         &self.shards
+    }
+
+    /// At a start without a predecessor.
+    pub(crate) fn begin(&mut self) {
+        self.control.begin();
+        while let Some(output) = self.control.poll() {
+            self.act(output);
+        }
     }
 
     fn log_reopen_error(&self, outcome: std::io::Result<()>) {

@@ -59,8 +59,12 @@ impl Harness {
     }
 
     pub(crate) fn with(shards: u16, entries: &str) -> Harness {
+        Harness::with_config(shards, config(entries).unwrap())
+    }
+
+    pub(crate) fn with_config(shards: u16, config: Config) -> Harness {
         let facts = ProcessInfo { shards, io_driver: "epoll" };
-        let control = Control::new(Arc::new(config(entries).unwrap()), facts, 0);
+        let control = Control::new(Arc::new(config), facts, 0);
         Harness {
             control,
             now_us: 0,
@@ -121,7 +125,10 @@ impl Harness {
                 Output::Draining(is_draining) => self.draining = Some(is_draining),
                 Output::ChangeFleetPools { base, pools } => self.fleet_changes.push((base, pools)),
                 Output::FleetPoolsInUse(in_use) => self.fleet_in_use.push(in_use),
-                Output::AwaitFleetPools { request, revision } => self.fleet_awaited.push((request, revision)),
+                Output::AwaitFleetPools { request, revision, .. } => {
+                    self.fleet_awaited.push((request, revision));
+                }
+                Output::ForgetFleetPools(request) => self.fleet_awaited.retain(|(of, _)| *of != request),
                 Output::Exit => self.exited = true,
             }
         }

@@ -209,7 +209,11 @@ pub enum Output {
         request: RequestId,
         /// Which.
         revision: u64,
+        /// And has paused what it says.
+        is_pause: bool,
     },
+    /// Nobody waits for that any more.
+    ForgetFleetPools(RequestId),
     /// Ask Patroni to switch over; [`Input::SwitchedOver`] answers.
     Switchover(Switchover),
     /// A new configuration is in force: reconfigure the log. The shards have it already.

@@ -113,6 +113,11 @@ impl Requests {
         self.open.values().any(|request| is_such(&request.purpose))
     }
 
+    /// The requests that are such.
+    pub(crate) fn find_where(&self, is_such: impl Fn(&Request) -> bool) -> Vec<RequestId> {
+        self.open.iter().filter(|(_, request)| is_such(request)).map(|(id, _)| *id).collect()
+    }
+
     /// Removes the requests that are over.
     pub(crate) fn close_where(&mut self, is_over: impl Fn(&Request) -> bool) -> Vec<Request> {
         self.open.extract_if(.., |_, request| is_over(request)).map(|(_, request)| request).collect()

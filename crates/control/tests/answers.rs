@@ -105,6 +105,7 @@ impl World {
                     | Output::ChangeFleetPools { .. }
                     | Output::FleetPoolsInUse(_)
                     | Output::AwaitFleetPools { .. }
+                    | Output::ForgetFleetPools(_)
                     | Output::StrayCancel { .. } => {}
                 }
             }

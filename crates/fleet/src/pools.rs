@@ -14,6 +14,8 @@ use crate::text::{FORMAT, shown};
 const NAME: &str = "pools";
 /// Stores have limits: 1.5 MB of etcd, 1 MiB of a Kubernetes object, which writes bytes as base64.
 const MOST_BYTES: usize = 750_000;
+/// One more is always possible.
+const MOST_REVISION: u64 = 1 << 53;
 /// Another node's change was in the way: so long it may take until it is seen.
 const SEEN_US: u64 = 5_000_000;
 
@@ -82,6 +84,8 @@ pub(crate) struct Pools {
     /// Of the object, and what a change has to expect.
     seen: Revision,
     expected: Revision,
+    /// All is read again, and nothing of this node's has been written since: a lower revision is one of a store that was restored.
+    is_rereading: bool,
     is_news: bool,
     writing: Option<Writing>,
     results: VecDeque<PoolsResult>,
@@ -93,6 +97,7 @@ impl Default for Pools {
             known: Known::Unread,
             seen: Revision::ABSENT,
             expected: Revision::ABSENT,
+            is_rereading: false,
             is_news: false,
             writing: None,
             results: VecDeque::new(),
@@ -109,6 +114,9 @@ impl Pools {
             Known::Foreign(what) => Some(PoolsError::Foreign(what.clone())),
             Known::Pools(known) if known.revision != change.base => Some(PoolsError::Superseded),
             Known::Pools(_) if self.writing.is_some() => Some(PoolsError::Superseded),
+            Known::Pools(_) if change.pools.revision > MOST_REVISION => {
+                Some(PoolsError::Foreign(format!("revision {}", change.base)))
+            }
             Known::Pools(_) if change.pools.text.len() > MOST_BYTES => {
                 Some(PoolsError::TooLong(change.pools.text.len(), MOST_BYTES))
             }
@@ -125,6 +133,14 @@ impl Pools {
         self.results.pop_front()
     }
 
+    /// Which there are, as far as that is known.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        match &self.known {
+            Known::Pools(pools) => Some(pools.revision),
+            Known::Unread | Known::Foreign(_) => None,
+        }
+    }
+
     /// What there is now, once.
     pub(crate) fn take(&mut self) -> Option<FleetPools> {
         match (&self.known, std::mem::take(&mut self.is_news)) {
@@ -138,7 +154,7 @@ impl Pools {
         if !is_name(&object.name) {
             return None;
         }
-        if object.revision <= self.seen {
+        if object.revision <= self.seen && !self.is_rereading {
             return Some(Ok(()));
         }
         let read = object.contents.as_deref().map_or_else(|| Ok(FleetPools::default()), read);
@@ -147,9 +163,15 @@ impl Pools {
         Some(read.map(drop))
     }
 
-    /// A snapshot without it.
+    /// A snapshot is asked for.
+    pub(crate) fn before_snapshot(&mut self) {
+        self.is_rereading = true;
+    }
+
+    /// It has been read.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
-        if !objects.iter().any(|object| is_name(&object.name)) {
+        let is_new = std::mem::take(&mut self.is_rereading);
+        if is_new && !objects.iter().any(|object| is_name(&object.name)) {
             self.set(Revision::ABSENT, Revision::ABSENT, Ok(FleetPools::default()));
         }
     }
@@ -204,6 +226,7 @@ impl Pools {
     pub(crate) fn swapped(&mut self, call: CallId, revision: Revision, id: &NodeId) {
         let is_own = |writing: &mut Writing| matches!(writing, Writing::Asked(asked, _) if *asked == call);
         let Some(Writing::Asked(_, change)) = self.writing.take_if(is_own) else { return };
+        self.is_rereading = false;
         if revision > self.seen {
             let pools = FleetPools { by: Some(id.clone()), ..change.pools };
             self.set(revision, revision, Ok(pools));
@@ -257,7 +280,7 @@ fn read(contents: &[u8]) -> Result<FleetPools, String> {
     let head = line();
     let fields = head.strip_prefix("revision ").and_then(|rest| rest.split_once(" by "));
     let pools = fields.and_then(|(number, by)| {
-        let revision = number.parse().ok().filter(|number| *number > 0)?;
+        let revision = number.parse().ok().filter(|number| (1..=MOST_REVISION).contains(number))?;
         let text = lines.next()?;
         (!by.is_empty() && text.len() <= MOST_BYTES).then(|| FleetPools {
             revision,

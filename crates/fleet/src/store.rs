@@ -52,6 +52,8 @@ pub struct NodeRecord {
 pub struct PoolsInUse {
     /// Which ones: [`crate::FleetPools::revision`].
     pub revision: u64,
+    /// The last one of which all is paused that is to be paused.
+    pub paused: u64,
     /// The node uses none of it.
     pub uses_none: bool,
     /// What of it the node does not use, and why; empty if it uses all.

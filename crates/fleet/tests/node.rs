@@ -733,7 +733,7 @@ fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
     let mut bench = Bench::with_budget(10, 2);
     bench.see("a", 3);
     let record = |bench: &mut Bench, uses_none| {
-        let pools = PoolsInUse { revision: 5, uses_none, refused: "why".to_owned() };
+        let pools = PoolsInUse { revision: 5, paused: 4, uses_none, refused: "why".to_owned() };
         let record = NodeRecord { pools, ..bench.records["b"].clone() };
         let watch = bench.watch.unwrap();
         let event = Event::NodeSeen { watch, id: "a".into(), record };
@@ -745,12 +745,13 @@ fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
     assert_eq!(bench.records["b"].pools, in_use, "it is written at once");
     let (watch, own) = (bench.watch.unwrap(), bench.records["b"].clone());
     bench.node.handle(Event::NodeSeen { watch, id: "b".into(), record: own }, bench.now_us);
-    assert_eq!(bench.node.pools_used(5, bench.now_us), None, "a has not");
+    assert_eq!(bench.node.pools_used(5, false, bench.now_us), None, "a has not");
     record(&mut bench, false);
-    assert_eq!(bench.node.pools_used(5, bench.now_us), Some(vec![]));
-    assert_eq!(bench.node.pools_used(6, bench.now_us), None);
+    assert_eq!(bench.node.pools_used(5, false, bench.now_us), Some(vec![]));
+    assert_eq!(bench.node.pools_used(5, true, bench.now_us), None, "a transaction of a runs");
+    assert_eq!(bench.node.pools_used(6, false, bench.now_us), None);
     record(&mut bench, true);
-    assert_eq!(bench.node.pools_used(4, bench.now_us), Some(vec![("a".into(), "why".to_owned())]));
+    assert_eq!(bench.node.pools_used(4, false, bench.now_us), Some(vec![("a".into(), "why".to_owned())]));
 }
 
 /// A node of two, for whose process others have had both floors.
@@ -899,4 +900,22 @@ fn without_the_store_a_process_that_begins_has_its_floor_when_none_of_the_backen
     assert_eq!(ask(&mut bench, &[1, 2]), 0);
     assert_eq!(ask(&mut bench, &[2, 3]), 0);
     assert_eq!(ask(&mut bench, &[3, 4]), 1);
+}
+
+#[test]
+fn pools_of_a_store_that_was_restored_are_those_that_there_are() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.put(pools_object(), "weir-fleet 1\nrevision 9 by a\nnew");
+    assert_eq!(bench.node.take_pools().map(|pools| pools.revision), Some(9));
+    let watch = bench.watch.unwrap();
+    bench.node.handle(Event::WatchLost { watch, why: String::new() }, bench.now_us);
+    let restored = (Revision(1), b"weir-fleet 1\nrevision 5 by a\nold".to_vec());
+    bench.objects.insert(pools_object(), restored);
+    bench.pass(SECOND);
+    assert_eq!(bench.node.take_pools().map(|pools| pools.revision), Some(5));
+    assert_eq!(bench.node.pools_revision(), Some(5));
+    let huge = format!("weir-fleet 1\nrevision {} by a\n", u64::MAX);
+    bench.put(pools_object(), &huge);
+    assert!(bench.node.status(bench.now_us).foreign.is_some());
+    assert_eq!(bench.node.pools_revision(), None);
 }

@@ -197,9 +197,13 @@ impl Agent {
                 Pools::use_them(&mut self.node, in_use, now_us);
                 self.rows_us = 0;
             }
-            Order::AwaitPools { request, revision } => self.pools.wait(request, revision),
+            Order::AwaitPools { request, revision, is_pause } => {
+                self.pools.wait(request, revision, is_pause);
+            }
+            Order::ForgetPools(request) => self.pools.forget(request),
             Order::HandOver(answer) => {
                 self.is_handed_over = true;
+                self.pools.hand_over().into_iter().for_each(|news| (self.outside.tell)(news));
                 let _ = answer.send(self.node.hand_over());
             }
             Order::TakeBack => self.is_handed_over = false,

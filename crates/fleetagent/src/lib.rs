@@ -132,7 +132,9 @@ pub(crate) enum Order {
     AwaitPools {
         request: RequestId,
         revision: u64,
+        is_pause: bool,
     },
+    ForgetPools(RequestId),
     /// Another process takes over: it goes on as this node.
     HandOver(SyncSender<Handover>),
     /// It does not.
@@ -285,9 +287,14 @@ impl FleetAgent {
         let _ = self.contact.orders.send(Order::PoolsInUse(in_use));
     }
 
-    /// Waits until every node has dealt with this revision of the pools; [`FleetNews::PoolsUsed`] answers.
-    pub fn await_pools(&self, request: RequestId, revision: u64) {
-        let _ = self.contact.orders.send(Order::AwaitPools { request, revision });
+    /// Waits until every node has dealt with this revision of the pools, and with `is_pause` has paused what it says; [`FleetNews::PoolsUsed`] answers.
+    pub fn await_pools(&self, request: RequestId, revision: u64, is_pause: bool) {
+        let _ = self.contact.orders.send(Order::AwaitPools { request, revision, is_pause });
+    }
+
+    /// Nobody waits for that any more.
+    pub fn forget_pools(&self, request: RequestId) {
+        let _ = self.contact.orders.send(Order::ForgetPools(request));
     }
 
     /// Stops talking to the store: another process goes on as this node, with this line in its note ([`from_note`]). Empty if the thread does not answer

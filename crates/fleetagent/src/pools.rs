@@ -11,8 +11,16 @@ const MOST_WAITING: usize = 256;
 /// Changes under way, and who waits for all nodes to have dealt with one.
 #[derive(Default)]
 pub(crate) struct Pools {
-    waiting: Vec<(RequestId, u64)>,
-    refused: Vec<RequestId>,
+    waiting: Vec<Waiting>,
+    /// Requests that are answered without waiting.
+    refused: Vec<(RequestId, String)>,
+}
+
+/// Waits until all nodes have dealt with a revision, or have paused what it says.
+struct Waiting {
+    request: RequestId,
+    revision: u64,
+    is_pause: bool,
 }
 
 impl Pools {
@@ -22,15 +30,32 @@ impl Pools {
     }
 
     pub(crate) fn use_them(node: &mut Node, in_use: FleetPoolsInUse, now_us: u64) {
-        let FleetPoolsInUse { revision, uses_none, refused } = in_use;
-        node.set_pools_in_use(PoolsInUse { revision, uses_none, refused }, now_us);
+        let FleetPoolsInUse { revision, paused, uses_none, refused } = in_use;
+        node.set_pools_in_use(PoolsInUse { revision, paused, uses_none, refused }, now_us);
     }
 
-    pub(crate) fn wait(&mut self, request: RequestId, revision: u64) {
+    pub(crate) fn wait(&mut self, request: RequestId, revision: u64, is_pause: bool) {
         match self.waiting.len() < MOST_WAITING {
-            true => self.waiting.push((request, revision)),
-            false => self.refused.push(request),
+            true => self.waiting.push(Waiting { request, revision, is_pause }),
+            false => {
+                let why = format!("it is done, but more than {MOST_WAITING} commands wait for all nodes");
+                self.refused.push((request, why));
+            }
         }
+    }
+
+    /// Nobody waits for this any more.
+    pub(crate) fn forget(&mut self, request: RequestId) {
+        self.waiting.retain(|waiting| waiting.request != request);
+    }
+
+    /// Another process goes on as this node, and does not know who waits.
+    pub(crate) fn hand_over(&mut self) -> Vec<FleetNews> {
+        let why =
+            "another process has taken over, which does not wait for all nodes: SHOW FLEET has what each has";
+        let answer =
+            |waiting: Waiting| FleetNews::PoolsUsed { request: waiting.request, result: Err(why.to_owned()) };
+        self.waiting.drain(..).map(answer).collect()
     }
 
     /// What the control thread has to hear, in order: what there is now comes before why a change was not made to what there was.
@@ -43,21 +68,25 @@ impl Pools {
         while let Some((_, result)) = node.next_pools_result() {
             news.push(FleetNews::PoolsChanged(result.map_err(words)));
         }
-        for request in self.refused.drain(..) {
-            let result = Err(format!("more than {MOST_WAITING} commands wait for all nodes"));
-            news.push(FleetNews::PoolsUsed { request, result });
+        for (request, why) in self.refused.drain(..) {
+            news.push(FleetNews::PoolsUsed { request, result: Err(why) });
         }
-        self.waiting.retain(|(request, revision)| match node.pools_used(*revision, now_us) {
-            None => true,
-            Some(without) => {
-                let each = without.iter().map(|(node, why)| format!("{node} ({why})"));
-                let result = match without.is_empty() {
-                    true => Ok(()),
-                    false => Err(format!("not on {}", each.collect::<Vec<_>>().join(", "))),
-                };
-                news.push(FleetNews::PoolsUsed { request: *request, result });
-                false
-            }
+        let there_are = node.pools_revision();
+        self.waiting.retain(|Waiting { request, revision, is_pause }| {
+            let result = match node.pools_used(*revision, *is_pause, now_us) {
+                _ if there_are.is_some_and(|there_are| there_are < *revision) => {
+                    Some(Err("the store has lost the change".to_owned()))
+                }
+                None => None,
+                Some(without) if without.is_empty() => Some(Ok(())),
+                Some(without) => {
+                    let each = without.iter().map(|(node, why)| format!("{node} ({why})"));
+                    Some(Err(format!("not on {}", each.collect::<Vec<_>>().join(", "))))
+                }
+            };
+            let is_waiting = result.is_none();
+            news.extend(result.map(|result| FleetNews::PoolsUsed { request: *request, result }));
+            is_waiting
         });
         news
     }

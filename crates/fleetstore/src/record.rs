@@ -13,6 +13,7 @@ pub(crate) fn write(record: &NodeRecord) -> Vec<u8> {
         "servers": record.servers,
         "is_draining": record.is_draining,
         "pools": record.pools.revision,
+        "pools_paused": record.pools.paused,
         "uses_no_pools": record.pools.uses_none,
         "pools_refused": record.pools.refused,
     });
@@ -39,6 +40,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<NodeRecord> {
         is_draining: value.get("is_draining").and_then(Value::as_bool).unwrap_or_default(),
         pools: PoolsInUse {
             revision: number("pools"),
+            paused: number("pools_paused"),
             uses_none: value.get("uses_no_pools").and_then(Value::as_bool).unwrap_or_default(),
             refused: text("pools_refused"),
         },
@@ -59,7 +61,7 @@ mod tests {
             clients: 3,
             servers: u32::MAX,
             is_draining: true,
-            pools: PoolsInUse { revision: 7, uses_none: true, refused: "a \"b\"".to_owned() },
+            pools: PoolsInUse { revision: 7, paused: 6, uses_none: true, refused: "a \"b\"".to_owned() },
         };
         assert_eq!(read(&write(&record)), Some(record));
     }

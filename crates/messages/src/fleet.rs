@@ -74,6 +74,8 @@ pub struct FleetPools {
 pub struct FleetPoolsInUse {
     /// Which ones it has dealt with.
     pub revision: u64,
+    /// The last one of which all is paused that is to be paused.
+    pub paused: u64,
     /// It uses none of them.
     pub uses_none: bool,
     /// What it does not use, and why; empty if it uses all.

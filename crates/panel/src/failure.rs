@@ -282,7 +282,7 @@ fn control_status(error: &ControlError) -> StatusCode {
 fn pool_status(error: &PoolError) -> StatusCode {
     match error {
         PoolError::Field { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        PoolError::Exists { .. } | PoolError::Broken(_) => StatusCode::CONFLICT,
+        PoolError::Exists { .. } | PoolError::Broken(_) | PoolError::NeedsReload(_) => StatusCode::CONFLICT,
         PoolError::NotFound(_) => StatusCode::NOT_FOUND,
         PoolError::NotOurs { .. } | PoolError::NoPoolsFile | PoolError::NewServers => StatusCode::FORBIDDEN,
         PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => StatusCode::INTERNAL_SERVER_ERROR,

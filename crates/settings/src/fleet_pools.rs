@@ -1,26 +1,8 @@
 //! Edits the part of a pools file that all nodes of a fleet have, apart from the node's own.
-//! Owns the lines that say what is paused and disabled on all nodes. Does no I/O.
+//! Owns the writing of lines that say what is paused and disabled on all nodes. Does no I/O.
 
-use crate::fleet_part::{Mark, mark, mark_line};
+use crate::fleet_part::{ALL, DISABLED, FleetHolds, Mark, PAUSED, mark, mark_line};
 use crate::pools_text::{PoolsText, quoted};
-use std::collections::BTreeSet;
-
-/// How lines of the part begin that say what is paused and what is disabled. Nodes that do not know them take them for comments.
-const PAUSED: &str = ";; paused ";
-const DISABLED: &str = ";; disabled ";
-/// Behind [`PAUSED`]: everything.
-const ALL: &str = "all";
-
-/// What is paused and disabled on all nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FleetHolds {
-    /// PAUSE without a name.
-    pub all: bool,
-    /// PAUSE of entries.
-    pub paused: BTreeSet<String>,
-    /// DISABLE of entries.
-    pub disabled: BTreeSet<String>,
-}
 
 impl PoolsText {
     /// The node's own part, and that of all nodes with its revision (empty, and 0, if there is none).
@@ -56,39 +38,17 @@ impl PoolsText {
     pub fn set_holds(&mut self, holds: &FleetHolds) {
         let all = holds.all.then(|| format!("{PAUSED}{ALL}\n"));
         let line = |word: &'static str| move |name: &String| format!("{word}{}\n", quoted(name));
-        let paused = holds.paused.iter().map(line(PAUSED));
-        let lines: String =
-            all.into_iter().chain(paused).chain(holds.disabled.iter().map(line(DISABLED))).collect();
+        // A line has one name: one with a line feed would be more lines.
+        let can_stand = |name: &&String| !name.chars().any(char::is_control);
+        let paused = holds.paused.iter().filter(can_stand).map(line(PAUSED));
+        let disabled = holds.disabled.iter().filter(can_stand).map(line(DISABLED));
+        let lines: String = all.into_iter().chain(paused).chain(disabled).collect();
         let is_hold =
             |line: &&[u8]| line.starts_with(PAUSED.as_bytes()) || line.starts_with(DISABLED.as_bytes());
         let rest = self.bytes().split_inclusive(|byte| *byte == b'\n').filter(|line| !is_hold(line));
         let bytes: Vec<u8> = [lines.as_bytes()].into_iter().chain(rest).flatten().copied().collect();
         *self = self.sibling(&bytes);
     }
-}
-
-impl FleetHolds {
-    /// What the text of the pools of all nodes says.
-    #[must_use]
-    pub fn read(text: &[u8]) -> FleetHolds {
-        let mut holds = FleetHolds::default();
-        for line in text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()) {
-            let line = line.trim_end_matches('\r');
-            match (line.strip_prefix(PAUSED), line.strip_prefix(DISABLED)) {
-                (Some(ALL), _) => holds.all = true,
-                (Some(name), _) => holds.paused.extend(unquoted(name)),
-                (_, Some(name)) => holds.disabled.extend(unquoted(name)),
-                _ => {}
-            }
-        }
-        holds
-    }
-}
-
-/// A name as [`quoted`] writes it.
-fn unquoted(written: &str) -> Option<String> {
-    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
-    Some(inner.replace("\"\"", "\""))
 }
 
 #[cfg(test)]

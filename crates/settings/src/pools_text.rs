@@ -52,10 +52,13 @@ impl PoolsText {
     /// Parses a file.
     ///
     /// # Errors
-    /// Every error in it: a broken file is not edited.
+    /// Every error in it, but for the part of all nodes of a fleet: a broken file is not edited.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, Vec<Finding>> {
         let file: Arc<str> = file.into();
-        let pools = Pools::parse(file.clone(), bytes);
+        let mut pools = Pools::parse(file.clone(), bytes);
+        if let Some((from, _)) = pools.of_fleet {
+            pools.findings.retain(|finding| finding.line <= from);
+        }
         if !pools.findings.is_empty() {
             return Err(pools.findings);
         }
@@ -86,6 +89,12 @@ impl PoolsText {
         let found = self.find(name)?;
         let pairs = connstr::pairs(&found.value).unwrap_or_default();
         Some(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// The line of an entry, from 1 on.
+    #[must_use]
+    pub fn line_of(&self, name: &str) -> Option<u32> {
+        self.find(name).and_then(|found| u32::try_from(found.line + 1).ok())
     }
 
     /// Writes an entry: in its place if there is one, else at the end.

@@ -153,6 +153,9 @@ fn resume(control: &mut Control, context: &CommandContext<'_>) -> Result<(), Com
     }
     control.pause_state.resume(context.argument)?;
     control.resume_shards(context.argument.map(str::to_owned));
+    // While all was paused, nothing was paused for itself.
+    control.hold_as_in_fleet();
+    control.report_fleet_pools();
     control.complete(context.requester, "RESUME");
     Ok(())
 }
@@ -199,6 +202,7 @@ fn set_disabled(
     let Some(database) = database(control, context, verb)? else { return Err(CommandError::DatabaseNeeded) };
     control.pause_state.set_disabled(&database, disabled);
     control.broadcast(&Command::Disable { database, disabled });
+    control.report_fleet_pools();
     control.complete(context.requester, word);
     Ok(())
 }

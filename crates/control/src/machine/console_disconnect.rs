@@ -13,6 +13,14 @@ impl Control {
     pub(crate) fn console_cancelled(&mut self, requester: Requester) {
         let waits =
             |purpose: &Purpose| matches!(purpose, Purpose::Pause(_) | Purpose::Suspend | Purpose::WaitClose);
+        let of_fleet = self.requests.find_where(|request| {
+            request.requester == Some(requester) && matches!(request.purpose, Purpose::Fleet(_))
+        });
+        for request in of_fleet {
+            // It goes on: what is held on all nodes is undone by a command for all nodes.
+            self.forget_fleet_pools(request);
+            self.refuse_hold(request, &CommandError::Cancelled);
+        }
         let cancelled = self
             .requests
             .close_where(|request| request.requester == Some(requester) && waits(&request.purpose));

@@ -1,10 +1,11 @@
 //! The pools of all nodes of a fleet (`fleet_pools`): those in the store are put into this node's pools file and in force, and what is paused and disabled on all
 //! nodes is so here. The store is the fleet thread's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use messages::{Command, FleetPools, FleetPoolsError, FleetPoolsInUse, RequestId};
-use settings::{Config, FleetHolds, PoolsText};
+use settings::{FleetHolds, PoolsText, digest};
 use telemetry::{Level, Record};
 
 use crate::interface::Output;
@@ -20,15 +21,20 @@ const FLEET: &str = "FLEET";
 /// The longest list of what is refused, in bytes.
 const MOST_REFUSED: usize = 1_000;
 
+/// Begins the lines of the note for a process that takes over: what is held here as on all nodes.
+const HELD: &str = "fleet_held\t";
+
 /// What is known of the pools of all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct FleetPoolsState {
-    /// Those in the store, once they have been read.
-    store: Option<FleetPools>,
-    /// What is to be paused and disabled here, too.
-    holds: FleetHolds,
-    /// What is, because of that.
+    /// Those in the store, once they have been read, and the digest of their text.
+    store: Option<(FleetPools, u64)>,
+    /// What is held here because it is held on all nodes. It may have been resumed here since.
     held: FleetHolds,
+    /// Orders that are carried out, and not yet on all nodes.
+    waiting: BTreeMap<RequestId, HoldOrder>,
+    /// Why entries were left out, as it was logged.
+    logged: Vec<String>,
     /// Why those in the store could not be put into the file.
     failure: Option<String>,
     /// What the others have been said.
@@ -110,6 +116,9 @@ impl Control {
         }
         let words = order.database().map_or_else(|| FLEET.to_owned(), |name| format!("{name} {FLEET}"));
         log_host_command(self, context, order.word(), order.database().unwrap_or_default(), &words);
+        if order.database().is_some_and(|name| name.chars().any(char::is_control)) {
+            return Err(CommandError::Fleet("a name for all nodes has no control characters".to_owned()));
+        }
         if let Some(name) = order.database()
             && !matches!(order, HoldOrder::Resume(_) | HoldOrder::Enable(_))
         {
@@ -150,20 +159,21 @@ impl Control {
         &self,
         part: (u64, PoolsText),
     ) -> Result<(u64, u64, PoolsText), PoolError> {
-        let store = self.fleet_pools.store.as_ref();
+        let store = self.fleet_pools.store.as_ref().map(|(store, _)| store);
         let store = store.ok_or_else(|| PoolError::Fleet("the store has not been read yet".to_owned()))?;
         let (in_file, text) = part;
-        let next = store.revision.max(in_file) + 1;
+        let next = store.revision.max(in_file).saturating_add(1);
         match store.revision {
             0 => Ok((0, next, text)),
             base => Ok((base, next, text.sibling(&store.text))),
         }
     }
 
-    /// The text of the pools of all nodes with what an order changes; none if it is so already.
+    /// The text of the pools of all nodes with what an order changes; none if it is so already. `base`: 0 if the store has none.
     pub(crate) fn held_text(
         &self,
         order: &HoldOrder,
+        base: u64,
         mut text: PoolsText,
     ) -> Result<Option<PoolsText>, CommandError> {
         let mut holds = text.holds();
@@ -174,7 +184,8 @@ impl Control {
         match order {
             HoldOrder::Resume(None) => Err(CommandError::NotPaused),
             HoldOrder::Resume(Some(name)) => Err(CommandError::DatabaseNotPaused(name.clone())),
-            _ => Ok(None),
+            // The store has lost what the file says.
+            _ => Ok((base == 0).then_some(text)),
         }
     }
 
@@ -185,25 +196,39 @@ impl Control {
 
     /// This node has changed them.
     pub(crate) fn fleet_pools_are(&mut self, pools: &FleetPools) {
-        self.fleet_pools.store = Some(pools.clone());
+        self.fleet_pools.store = Some((pools.clone(), digest(&pools.text)));
         self.fleet_pools.failure = None;
+    }
+
+    /// Whether these are in the file, and in force.
+    pub(crate) fn has_fleet_pools(&self, pools: &FleetPools, digest: u64) -> bool {
+        (self.config.fleet_part.revision, self.config.fleet_part.digest) == (pools.revision, digest)
     }
 
     /// The pools in the store, when they have been read and when they have changed.
     pub(crate) fn fleet_pools_known(&mut self, pools: FleetPools) {
+        let in_file = self.config.fleet_part.revision;
+        if (1..in_file).contains(&pools.revision) {
+            let text = format!(
+                "pools of the fleet: the store has gone back from revision {in_file} to {}",
+                pools.revision
+            );
+            self.push(Output::Log(Record::new(Level::Warning, text)));
+        }
         self.fleet_pools_are(&pools);
         self.follow_fleet_pools();
     }
 
-    /// What is in the store is put into the file if it is not there, and what is held on all nodes is held here.
+    /// What is in the store is put into the file if it is not there, and what is held on all nodes is held here. A store that has lost them gets them back.
     pub(crate) fn follow_fleet_pools(&mut self) {
-        if let Some(pools) = self.fleet_pools.store.clone()
-            && pools.revision > 0
+        if let Some((pools, digest)) = self.fleet_pools.store.clone()
             && self.shared_pools().is_ok()
         {
-            if pools.revision == self.config.fleet_part.revision {
-                self.fleet_pools.holds = FleetHolds::read(&pools.text);
-            } else if self.fleet_pools.failure.is_none() {
+            if pools.revision == 0 {
+                if self.config.fleet_part.revision > 0 {
+                    self.queue_pool_job(Job::PutBack);
+                }
+            } else if !self.has_fleet_pools(&pools, digest) && self.fleet_pools.failure.is_none() {
                 self.queue_pool_job(Job::Adopt { pools, then: Then::Nothing });
             }
         }
@@ -215,8 +240,11 @@ impl Control {
     pub(crate) fn log_fleet_pools(&mut self, pools: &FleetPools) {
         let by = if pools.by.is_empty() { "this node" } else { &pools.by };
         self.log(format!("pools of the fleet: revision {} by {by} is in force", pools.revision));
-        for finding in &self.config.fleet_part.refused.clone() {
-            let text = format!("pools of the fleet: left out: {finding}");
+        let refused: Vec<String> =
+            self.config.fleet_part.refused.iter().map(|finding| finding.message.clone()).collect();
+        let logged = std::mem::replace(&mut self.fleet_pools.logged, refused.clone());
+        for message in refused.iter().filter(|message| !logged.contains(message)) {
+            let text = format!("pools of the fleet: left out: {message}");
             self.push(Output::Log(Record::new(Level::Warning, text)));
         }
     }
@@ -229,12 +257,54 @@ impl Control {
         self.report_fleet_pools();
     }
 
+    /// At a start, before clients come: what was held on all nodes is held, until the store says otherwise.
+    pub fn begin(&mut self) {
+        self.hold_as_in_fleet();
+    }
+
+    /// What a process that takes over has to know, a line for each that is held.
+    pub(crate) fn fleet_held_note(&self) -> String {
+        let FleetHolds { all, paused, disabled } = &self.fleet_pools.held;
+        let mut note = if *all { format!("{HELD}all\n") } else { String::new() };
+        for (word, names) in [("paused", paused), ("disabled", disabled)] {
+            for name in names {
+                // Writing to a string does not fail.
+                let _ = writeln!(note, "{HELD}{word}\t{name}");
+            }
+        }
+        note
+    }
+
+    /// The inverse; other lines are ignored.
+    pub(crate) fn import_fleet_held(&mut self, note: &str) {
+        let mut held = FleetHolds::default();
+        for line in note.lines().filter_map(|line| line.strip_prefix(HELD)) {
+            match line.split_once('\t') {
+                None => held.all |= line == "all",
+                Some(("paused", name)) => drop(held.paused.insert(name.to_owned())),
+                Some(("disabled", name)) => drop(held.disabled.insert(name.to_owned())),
+                Some(_) => {}
+            }
+        }
+        self.fleet_pools.held = held;
+    }
+
+    /// What is held on all nodes, as far as this one knows.
+    fn wanted_holds(&self) -> FleetHolds {
+        match &self.fleet_pools.store {
+            _ if self.shared_pools().is_err() => FleetHolds::default(),
+            Some((pools, _)) if pools.revision > 0 => FleetHolds::read(&pools.text),
+            _ => self.config.fleet_part.holds.clone(),
+        }
+    }
+
     /// Pauses, resumes, disables and enables what differs from all nodes.
-    fn hold_as_in_fleet(&mut self) {
-        let wanted = self.fleet_pools.holds.clone();
+    pub(crate) fn hold_as_in_fleet(&mut self) {
+        let wanted = self.wanted_holds();
+        self.interrupt_waiting(&wanted);
         let FleetHolds { all, paused, disabled } = self.fleet_pools.held.clone();
         if wanted.all && !all {
-            self.fleet_pools.held.all = self.pause_for_fleet(None);
+            self.fleet_pools.held.all = self.pause_for_fleet(None) || self.pause_state.whole();
         } else if all && !wanted.all {
             self.fleet_pools.held.all = false;
             self.resume_for_fleet(None);
@@ -263,6 +333,34 @@ impl Control {
         }
     }
 
+    /// PAUSE that waits for all nodes, and was undone by RESUME.
+    fn interrupt_waiting(&mut self, wanted: &FleetHolds) {
+        let is_undone = |order: &HoldOrder| match order {
+            HoldOrder::Pause(None) => !wanted.all,
+            HoldOrder::Pause(Some(name)) => !wanted.paused.contains(name),
+            _ => false,
+        };
+        let undone: Vec<RequestId> =
+            self.fleet_pools.waiting.extract_if(.., |_, order| is_undone(order)).map(|(id, _)| id).collect();
+        for request in undone {
+            self.push(Output::ForgetFleetPools(request));
+            self.refuse_hold(request, &CommandError::Interrupted);
+        }
+    }
+
+    /// The order is carried out here: its command is answered when it is on all nodes.
+    pub(crate) fn await_fleet_pools(&mut self, request: RequestId, order: HoldOrder, revision: u64) {
+        let is_pause = matches!(order, HoldOrder::Pause(_));
+        self.fleet_pools.waiting.insert(request, order);
+        self.push(Output::AwaitFleetPools { request, revision, is_pause });
+    }
+
+    /// Nobody waits for a command any more.
+    pub(crate) fn forget_fleet_pools(&mut self, request: RequestId) {
+        self.fleet_pools.waiting.remove(&request);
+        self.push(Output::ForgetFleetPools(request));
+    }
+
     /// False if everything is paused here already.
     fn pause_for_fleet(&mut self, name: Option<&String>) -> bool {
         if self.pause_state.pause(name.map(String::as_str)).is_err() {
@@ -282,31 +380,54 @@ impl Control {
         }
     }
 
-    /// Says to the others what this node uses, once what it is to pause is paused.
+    /// Says to the others what this node uses, and whether what it is to pause is paused.
     pub(crate) fn report_fleet_pools(&mut self) {
-        let Some(store) = &self.fleet_pools.store else { return };
-        if self.requests.has(|purpose| matches!(purpose, Purpose::FleetPause(_))) {
-            return;
-        }
-        let revision = store.revision;
-        let none = |why: &str| FleetPoolsInUse { revision, uses_none: true, refused: why.to_owned() };
+        let Some((store, digest)) = &self.fleet_pools.store else { return };
+        let is_pausing =
+            self.requests.has(|purpose| matches!(purpose, Purpose::FleetPause(_) | Purpose::Pause(_)));
+        let (revision, said) = (store.revision, &self.fleet_pools.said);
+        // It may have gone back.
+        let paused = if is_pausing { said.paused.min(revision) } else { revision };
+        let none = |why: &str| FleetPoolsInUse { revision, paused, uses_none: true, refused: why.to_owned() };
         let in_use = match (revision, self.shared_pools(), &self.fleet_pools.failure) {
             (0, ..) => FleetPoolsInUse::default(),
             (_, Err(why), _) => none(why),
             (_, Ok(()), Some(why)) => none(why),
-            (_, Ok(()), None) if self.config.fleet_part.revision != revision => return,
+            (_, Ok(()), None) if !self.has_fleet_pools(store, *digest) => return,
             (_, Ok(()), None) => {
-                FleetPoolsInUse { revision, uses_none: false, refused: refused(&self.config) }
+                FleetPoolsInUse { revision, paused, uses_none: false, refused: self.refused() }
             }
         };
-        if self.fleet_pools.said != in_use {
+        if *said != in_use {
             self.fleet_pools.said = in_use.clone();
             self.push(Output::FleetPoolsInUse(in_use));
         }
     }
 
+    /// What is left out, and what is resumed here alone, in short.
+    fn refused(&self) -> String {
+        let FleetHolds { all, paused, disabled } = &self.fleet_pools.held;
+        let left_out = self.config.fleet_part.refused.iter().map(|finding| finding.message.clone());
+        let resumed = paused.iter().filter(|name| !self.pause_state.whole() && !self.pause_state.holds(name));
+        let enabled = disabled.iter().filter(|name| !self.pause_state.disables(name));
+        let here_alone =
+            (*all && !self.pause_state.whole()).then(|| "all is resumed on this node".to_owned());
+        let texts = left_out
+            .chain(here_alone)
+            .chain(resumed.map(|name| format!("{name} is resumed on this node")))
+            .chain(enabled.map(|name| format!("{name} is enabled on this node")));
+        let text = texts.collect::<Vec<_>>().join("; ");
+        let mut text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        if text.len() > MOST_REFUSED {
+            text.truncate(text.floor_char_boundary(MOST_REFUSED));
+            text.push_str("...");
+        }
+        text
+    }
+
     /// Every node has done what a command has asked for, or does not do it.
     pub(crate) fn fleet_pools_used(&mut self, request: RequestId, result: Result<(), String>) {
+        self.fleet_pools.waiting.remove(&request);
         let Some(Request { requester: Some(requester), purpose: Purpose::Fleet(word), .. }) =
             self.requests.close(request)
         else {
@@ -331,17 +452,6 @@ pub(crate) fn words(error: FleetPoolsError) -> String {
         FleetPoolsError::Superseded => "other nodes change them at the same time".to_owned(),
         FleetPoolsError::Failed(why) => why,
     }
-}
-
-/// What is left out, in short.
-fn refused(config: &Config) -> String {
-    let findings = config.fleet_part.refused.iter();
-    let mut text = findings.map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ");
-    if text.len() > MOST_REFUSED {
-        text.truncate(text.floor_char_boundary(MOST_REFUSED));
-        text.push_str("...");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use messages::{FleetPools, FleetPoolsError, RequestId};
-use settings::{PoolsText, with_pools};
+use settings::{PoolsText, digest, with_pools};
 
 use crate::CommandError;
 use crate::interface::Output;
@@ -36,6 +36,8 @@ pub(crate) enum Job {
     Change { request: Box<PoolRequest>, attempts: u8 },
     /// Of what is held on all nodes.
     Hold { request: RequestId, order: HoldOrder, attempts: u8 },
+    /// The store has lost the pools of all nodes: it gets those of the file.
+    PutBack,
     /// These are the pools of all nodes.
     Adopt { pools: FleetPools, then: Then },
 }
@@ -46,7 +48,7 @@ pub(crate) enum Then {
     Nothing,
     Answer(Box<PoolRequest>, PoolOutcome),
     /// Until they are so on all nodes.
-    Await(RequestId),
+    Await(RequestId, HoldOrder),
 }
 
 /// How far the change in progress is.
@@ -85,6 +87,8 @@ impl Control {
                 self.pools.waiting.push_front(job);
             }
             Job::Adopt { .. } => self.pools.waiting.push_front(job),
+            Job::PutBack if self.pools.waiting.iter().any(|job| matches!(job, Job::PutBack)) => {}
+            Job::PutBack => self.pools.waiting.push_front(job),
             _ => self.pools.waiting.push_back(job),
         }
         self.next_pool_change();
@@ -94,12 +98,13 @@ impl Control {
         if self.pools.step.is_some() {
             return;
         }
-        let in_force = self.config.fleet_part.revision;
-        let is_done = |job: &Job| matches!(job, Job::Adopt { pools, then: Then::Nothing } if pools.revision == in_force);
-        let Some(job) = std::iter::from_fn(|| self.pools.waiting.pop_front()).find(|job| !is_done(job))
-        else {
-            return;
+        let is_done = |job: &Job| match job {
+            Job::Adopt { pools, then: Then::Nothing } => self.has_fleet_pools(pools, digest(&pools.text)),
+            _ => false,
         };
+        let first = self.pools.waiting.iter().position(|job| !is_done(job));
+        self.pools.waiting.drain(..first.unwrap_or(self.pools.waiting.len()));
+        let Some(job) = self.pools.waiting.pop_front() else { return };
         if self.is_ending() || self.hands_over {
             return self.give_up(job, PoolError::Ending);
         }
@@ -126,8 +131,19 @@ impl Control {
         match job {
             Job::Change { request, attempts } => self.change_pool(request, attempts, &text),
             Job::Hold { request, order, attempts } => self.change_hold(request, order, attempts, &text),
+            Job::PutBack => self.put_back(&text),
             Job::Adopt { pools, then } => self.adopt(pools, then, &text),
         }
+    }
+
+    fn put_back(&mut self, text: &PoolsText) {
+        let (_, revision, part) = text.parts();
+        if revision == 0 {
+            return self.next_pool_change();
+        }
+        self.log(format!("pools of the fleet: the store has none, revision {revision} is put back"));
+        let pools = FleetPools { revision, by: String::new(), text: part.bytes().into() };
+        self.ask_fleet(Job::PutBack, None, 0, pools);
     }
 
     fn change_pool(&mut self, request: Box<PoolRequest>, attempts: u8, text: &PoolsText) {
@@ -148,7 +164,7 @@ impl Control {
         let (_, in_file, part) = text.parts();
         let base = self.fleet_pools_base((in_file, part));
         let base = base.map_err(|why| CommandError::Fleet(why.to_string()));
-        let held = base.and_then(|(base, next, text)| Ok((base, next, self.held_text(&order, text)?)));
+        let held = base.and_then(|(base, next, text)| Ok((base, next, self.held_text(&order, base, text)?)));
         match held {
             Ok((base, revision, Some(text))) => {
                 let pools = FleetPools { revision, by: String::new(), text: text.bytes().into() };
@@ -156,7 +172,7 @@ impl Control {
             }
             // It is so already, which other nodes may not have heard of.
             Ok((revision, _, None)) => {
-                self.push(Output::AwaitFleetPools { request, revision });
+                self.await_fleet_pools(request, order, revision);
                 self.next_pool_change();
             }
             Err(why) => {
@@ -182,10 +198,15 @@ impl Control {
                 let then = outcome.map_or(Then::Nothing, |outcome| Then::Answer(request, outcome));
                 self.queue_pool_job(Job::Adopt { pools, then });
             }
-            (Ok(()), Job::Hold { request, .. }) => {
-                self.queue_pool_job(Job::Adopt { pools, then: Then::Await(request) });
+            (Ok(()), Job::Hold { request, order, .. }) => {
+                self.queue_pool_job(Job::Adopt { pools, then: Then::Await(request, order) });
             }
-            (Ok(()), Job::Adopt { .. }) => self.next_pool_change(),
+            // What was put back is in the file; where another node was first, that is adopted.
+            (Ok(()), Job::PutBack) => {
+                self.follow_fleet_pools();
+                self.next_pool_change();
+            }
+            (_, Job::PutBack | Job::Adopt { .. }) => self.next_pool_change(),
             // It is made again to what the other node has made, which is put into the file first.
             (Err(FleetPoolsError::Superseded), Job::Change { request, attempts }) if attempts < ATTEMPTS => {
                 self.queue_pool_job(Job::Change { request, attempts: attempts + 1 });
@@ -211,6 +232,13 @@ impl Control {
         let name = request.change.name();
         let (mut own, in_file, part) = file.parts();
         let is_of_fleet = self.shared_pools().is_ok() && own.pairs(name).is_none();
+        if let (false, Err(why)) = (is_of_fleet, self.shared_pools())
+            && own.pairs(name).is_none()
+            && part.pairs(name).is_some()
+            && self.config.global.fleet.is_some()
+        {
+            return Err(PoolError::Fleet(why.to_owned()));
+        }
         let (base, revision, mut part) = match is_of_fleet {
             true => self.fleet_pools_base((in_file, part))?,
             false => (0, in_file, part),
@@ -226,8 +254,20 @@ impl Control {
         let present = with_pools(&self.config, before.file(), before.bytes())
             .map(members)
             .map_err(PoolError::Broken)?;
-        let (cluster, size_before) = rules::validate(&present, request)?;
-        let edited = if is_of_fleet { &mut part } else { &mut own };
+        let is_there = present.databases.contains_key(name);
+        let is_left_out = is_of_fleet && !is_there && part.pairs(name).is_some();
+        let (cluster, size_before) = match &request.change {
+            // This node leaves it out, and others may not.
+            PoolChange::Delete(_) if is_left_out => (None, 0),
+            PoolChange::Create(_) if is_left_out => {
+                let (file, line) = (before.file().to_owned(), before.line_of(name).unwrap_or_default());
+                return Err(PoolError::Exists { name: name.to_owned(), file, line });
+            }
+            _ => rules::validate(&present, request)?,
+        };
+        // Without a fleet the part is as good as the own one.
+        let is_in_part = is_of_fleet || own.pairs(name).is_none() && part.pairs(name).is_some();
+        let edited = if is_in_part { &mut part } else { &mut own };
         match &request.change {
             PoolChange::Create(spec) | PoolChange::Update(spec) => {
                 let pairs = entry::pairs(&present, cluster.as_ref(), spec, edited.pairs(&spec.name));
@@ -235,6 +275,11 @@ impl Control {
             }
             PoolChange::Delete(name) => {
                 edited.remove(name);
+                if is_of_fleet {
+                    let mut holds = edited.holds();
+                    (holds.paused.remove(name), holds.disabled.remove(name));
+                    edited.set_holds(&holds);
+                }
             }
         }
         let text = joined(&own, &part);
@@ -302,9 +347,8 @@ impl Control {
         match outcome {
             Ok(()) => {
                 // The configuration may have changed since: only the pools are replaced.
-                if let Ok(config) = with_pools(&self.config, text.file(), text.bytes()) {
-                    self.put_in_force(config);
-                }
+                let config = with_pools(&self.config, text.file(), text.bytes());
+                self.put_in_force(config.map_err(PoolError::NeedsReload)?);
                 Ok(())
             }
             Err(WriteFault::Config(findings)) => Err(PoolError::Broken(findings)),
@@ -321,8 +365,8 @@ impl Control {
                 let outcome = PoolOutcome { config: Arc::clone(&self.config), ..outcome };
                 self.answer_pool(request.id, Ok(outcome));
             }
-            Then::Await(request) => {
-                self.push(Output::AwaitFleetPools { request, revision });
+            Then::Await(request, order) => {
+                self.await_fleet_pools(request, order, revision);
                 self.next_pool_change();
             }
         }
@@ -332,6 +376,7 @@ impl Control {
         match job {
             Job::Change { request, .. } => return self.answer_pool(request.id, Err(why)),
             Job::Hold { request, .. } => self.refuse_hold(request, &CommandError::Fleet(why.to_string())),
+            Job::PutBack => {}
             Job::Adopt { pools, then } => {
                 self.fleet_pools_failed(&pools, &why.to_string());
                 return self.adopted(pools.revision, then);

@@ -20,7 +20,7 @@ pub(crate) fn take_over(control: &mut Control, context: &CommandContext<'_>) -> 
     let line = context.argument.ok_or_else(|| context.invalid())?.to_owned();
     log_command(control, context, "TAKEOVER", None);
     let note = control.pause_state.note() + &control.topologies.note();
-    let note = note + &control.role_members_note() + &control.fleet_peers_note();
+    let note = note + &control.role_members_note() + &control.fleet_peers_note() + &control.fleet_held_note();
     control.push(Output::HandOver { line, note });
     control.complete(context.requester, "TAKEOVER");
     Ok(())
@@ -42,6 +42,8 @@ impl Control {
                 if let Some(mode) = ending {
                     self.begin_shutdown(mode);
                 }
+                self.retry_fleet_pools();
+                self.follow_fleet_pools();
             }
             TakeoverEvent::Orphaned => {
                 self.hands_over = false;
@@ -74,6 +76,7 @@ impl Control {
     pub fn import(&mut self, note: &str) {
         self.pause_state = PauseState::from_note(note);
         self.topologies = Topologies::from_note(note, &self.config);
+        self.import_fleet_held(note);
         let knows_members = self.import_role_members(note);
         let knows_peers = self.import_fleet_peers(note);
         if knows_members || knows_peers || !self.topologies.is_empty() {

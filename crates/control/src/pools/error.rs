@@ -55,6 +55,8 @@ pub enum PoolError {
         /// What the system said.
         why: String,
     },
+    /// The operator's: the file was written, and cannot be put into force without other changes of files that a RELOAD is to read.
+    NeedsReload(Vec<Finding>),
     /// The store's, or another node's: the pools of all nodes of the fleet could not be changed.
     Fleet(String),
     /// Weir's: the process is shutting down, or another one has taken over.
@@ -115,6 +117,10 @@ impl fmt::Display for PoolError {
             }
             PoolError::Unreadable { file, why } => write!(out, "cannot read the pools file {file}: {why}"),
             PoolError::Unwritable { file, why } => write!(out, "cannot write the pools file {file}: {why}"),
+            PoolError::NeedsReload(findings) => {
+                out.write_str("it is written, but not in force before a RELOAD:")?;
+                findings.iter().try_for_each(|finding| write!(out, " {finding};"))
+            }
             PoolError::Fleet(why) => write!(out, "the pools of the fleet cannot be changed: {why}"),
             PoolError::Ending => out.write_str("the pooler is shutting down"),
         }

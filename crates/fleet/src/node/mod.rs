@@ -198,6 +198,7 @@ impl Node {
         let call = self.calls.next();
         self.watch.begin(call);
         self.ledgers.before_snapshot();
+        self.pools.before_snapshot();
         Some(Request::Watch { call })
     }
 
@@ -394,15 +395,23 @@ impl Node {
         self.pools.take()
     }
 
-    /// Whether all nodes have dealt with this revision of the pools: those that use none of it, and why. None while some have not, or nothing is known of others.
+    /// Whether all nodes have dealt with this revision of the pools, and with `is_paused` have paused what it says: those that use none of it, and why. None while some
+    /// have not, or nothing is known of others.
     #[must_use]
-    pub fn pools_used(&self, revision: u64, now_us: u64) -> Option<Vec<(NodeId, String)>> {
-        let is_behind = |record: &NodeRecord| record.pools.revision < revision;
+    pub fn pools_used(&self, revision: u64, is_paused: bool, now_us: u64) -> Option<Vec<(NodeId, String)>> {
+        let of = |pools: &PoolsInUse| if is_paused { pools.paused } else { pools.revision };
+        let is_behind = |record: &NodeRecord| of(&record.pools) < revision;
         if !context!(self, now_us).can_swap || self.live.values().any(is_behind) {
             return None;
         }
         let without = self.live.iter().filter(|(_, record)| record.pools.uses_none);
         Some(without.map(|(id, record)| (id.clone(), record.pools.refused.clone())).collect())
+    }
+
+    /// The revision of the pools that there are; None while that is not known.
+    #[must_use]
+    pub fn pools_revision(&self) -> Option<u64> {
+        self.pools.revision()
     }
 
     /// Says in the node's record which pools it uses.

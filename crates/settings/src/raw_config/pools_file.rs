@@ -4,7 +4,7 @@
 use super::{Assignment, Section};
 use crate::files::{Files, reason};
 use crate::finding::{Finding, Origin, Severity};
-use crate::fleet_part::mark;
+use crate::fleet_part::{FleetHolds, FleetPart, Mark, digest, mark};
 use crate::ini::{Statement, statements};
 use std::collections::BTreeSet;
 use std::io;
@@ -16,8 +16,8 @@ pub(crate) struct Pools {
     pub(crate) file: Arc<str>,
     pub(crate) assignments: Vec<Assignment>,
     pub(crate) findings: Vec<Finding>,
-    /// The line of the mark behind which the part of all nodes stands, and the revision of that.
-    pub(crate) of_fleet: Option<(u32, u64)>,
+    /// The line of the mark behind which the part of all nodes stands, and what that is.
+    pub(crate) of_fleet: Option<(u32, FleetPart)>,
 }
 
 impl Pools {
@@ -41,7 +41,7 @@ impl Pools {
             file: file.clone(),
             assignments: Vec::new(),
             findings: Vec::new(),
-            of_fleet: mark(bytes).map(|mark| (mark.line, mark.revision)),
+            of_fleet: mark(bytes).map(|mark| (mark.line, part(&mark, &bytes[mark.ends..]))),
         };
         let mut position = Position::Before;
         for (line, statement) in statements(bytes) {
@@ -77,7 +77,8 @@ impl Pools {
 
     /// Leaves out what the errors are about, if that is in the part of all nodes; where they are about something else, all of that part. False if there is nothing to leave out.
     pub(crate) fn leave_out(&mut self, errors: &[Finding], refused: &mut Vec<Finding>) -> bool {
-        let Some((from, _)) = self.of_fleet else { return false };
+        let Some((from, _)) = &self.of_fleet else { return false };
+        let from = *from;
         let is_theirs = |file: &str, line: u32| file == &*self.file && line > from;
         let count = |pools: &Pools| pools.assignments.len() + pools.findings.len();
         let before = count(self);
@@ -97,6 +98,11 @@ impl Pools {
         }
         count(self) < before
     }
+}
+
+fn part(mark: &Mark, text: &[u8]) -> FleetPart {
+    let (digest, holds) = (digest(text), FleetHolds::read(text));
+    FleetPart { revision: mark.revision, digest, holds, refused: Vec::new() }
 }
 
 /// The current section of a pools file.

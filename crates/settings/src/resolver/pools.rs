@@ -36,8 +36,8 @@ impl Config {
             ..finding.clone()
         };
         self.warnings.extend(refused.iter().map(left_out));
-        let revision = pools.of_fleet.map_or(0, |(_, revision)| revision);
-        self.fleet_part = Arc::new(FleetPart { revision, refused });
+        let part = pools.of_fleet.clone().map(|(_, part)| part).unwrap_or_default();
+        self.fleet_part = Arc::new(FleetPart { refused, ..part });
         self
     }
 }

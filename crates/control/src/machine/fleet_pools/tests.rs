@@ -70,6 +70,11 @@ impl Fixture {
         (said.revision, said.uses_none, &said.refused)
     }
 
+    /// Up to which revision all is paused.
+    fn paused(&self) -> u64 {
+        self.harness.fleet_in_use.last().unwrap().paused
+    }
+
     fn command(&mut self, sql: &str) {
         let query = self.harness.query(messages::Role::Admin, sql);
         self.input(Input::Report(messages::Report::Query(query)));
@@ -191,7 +196,7 @@ fn pause_on_all_nodes_is_answered_when_all_have_paused() {
     let is_pause =
         |command: &Command| matches!(command, Command::Pause { database: Some(name), .. } if name == "app");
     assert_eq!(fixture.harness.told.iter().filter(|(_, command)| is_pause(command)).count(), 2);
-    assert!(fixture.harness.fleet_in_use.is_empty(), "a transaction runs");
+    assert_eq!(fixture.paused(), 0, "a transaction runs");
     let request = fixture.harness.told.iter().find_map(|(_, command)| match command {
         Command::Pause { request, .. } => Some(*request),
         _ => None,
@@ -200,7 +205,7 @@ fn pause_on_all_nodes_is_answered_when_all_have_paused() {
         let (request, shard) = (request.unwrap(), messages::ShardId(shard));
         fixture.input(Input::Report(messages::Report::Done { request, shard, count: 0 }));
     }
-    assert_eq!(fixture.said(), (1, false, ""));
+    assert_eq!((fixture.said(), fixture.paused()), ((1, false, ""), 1));
     let (request, revision) = fixture.harness.fleet_awaited.pop().unwrap();
     assert_eq!((revision, fixture.harness.replies.len()), (1, 0));
     fixture.input(Input::FleetPoolsUsed { request, result: Ok(()) });
@@ -267,4 +272,145 @@ fn the_word_is_one_of_a_fleet_only() {
         fixture.command("PAUSE app FLEET");
         assert_eq!(fixture.harness.error(), ("55000", why));
     }
+}
+
+#[test]
+fn a_name_is_one_line() {
+    let mut fixture = Fixture {
+        harness: Harness::with(1, &MAIN.replace("app =", "* =")),
+        file: OWN.to_owned(),
+        disk_is_full: false,
+    };
+    fixture.store_has(0, "");
+    for name in ["x\n[databases]\nevil = host=e", "x\ry", "\u{1b}[1m"] {
+        let statement = crate::Statement::HostCommand {
+            word: "DISABLE".to_owned(),
+            database: name.to_owned(),
+            host: "FLEET".to_owned(),
+        };
+        let role = messages::Role::Admin;
+        fixture.input(Input::PanelQuery(crate::PanelQuery { id: 1, role, statement }));
+        assert!(fixture.harness.fleet_changes.is_empty(), "{name:?}");
+    }
+    let mut part = PoolsText::read("p.ini", b"").unwrap();
+    let paused = ["a".to_owned(), "x\nevil = host=e".to_owned()].into();
+    part.set_holds(&FleetHolds { paused, ..FleetHolds::default() });
+    assert_eq!(part.bytes(), b";; paused \"a\"\n");
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_left_out_and_no_obstacle() {
+    let mut fixture = Fixture::new(4, "[databases]\nshared = host=h\noops\n[users]\nlate = new_key=1\n");
+    assert_eq!(fixture.names(), ["app", "mine", "shared"]);
+    fixture.store_has(5, "[databases]\nshared = host=i\nlate = new_key=1\n");
+    assert_eq!((fixture.names().len(), fixture.said().0), (3, 5));
+    fixture.ask(PoolChange::Create(spec("late", 3)));
+    assert!(matches!(fixture.answer(), Err(PoolError::Exists { .. })), "other nodes may have it");
+    fixture.ask(PoolChange::Delete("late".to_owned()));
+    assert_eq!(fixture.asked().2, "[databases]\nshared = host=i\n");
+}
+
+#[test]
+fn a_store_that_has_lost_the_pools_gets_them_back() {
+    let mut fixture = Fixture::new(4, "[databases]\nshared = host=h\n");
+    fixture.store_has(0, "");
+    assert_eq!(fixture.asked(), (0, 4, "[databases]\nshared = host=h\n".to_owned()));
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    assert!(fixture.names().contains(&"shared".to_owned()) && fixture.said().0 == 4);
+    // Another node was first, with another text of the same number.
+    fixture.store_has(0, "");
+    fixture.store_has(4, "[databases]\nother = host=h\n");
+    fixture.input(Input::FleetPoolsChanged(Err(FleetPoolsError::Superseded)));
+    assert_eq!(fixture.names(), ["app", "mine", "other"]);
+    fixture.store_has(2, "[databases]\nrestored = host=h\n");
+    assert!(
+        fixture.names().contains(&"restored".to_owned())
+            && fixture.harness.logged("gone back from revision 4 to 2")
+    );
+}
+
+#[test]
+fn what_is_held_goes_on_in_the_next_process_and_what_was_resumed_here_too() {
+    let text = ";; paused all\n;; paused \"app\"\n;; disabled \"mine\"\n[databases]\n";
+    let mut old = Fixture::new(4, text);
+    for sql in ["RESUME", "ENABLE mine"] {
+        old.command(sql);
+    }
+    assert_eq!(old.said().2, "all is resumed on this node; mine is enabled on this node");
+    old.harness.ask("TAKEOVER line");
+    let note = old.harness.handed_over.clone().map(|(_, note)| note).unwrap_or_default();
+    let mut new = Fixture { harness: Harness::with(2, MAIN), file: old.file.clone(), disk_is_full: false };
+    new.harness.control.import(&note);
+    new.store_has(4, text);
+    let told = std::mem::take(&mut new.harness.told);
+    assert!(!told.iter().any(|(_, command)| matches!(
+        command,
+        Command::Pause { database: None, .. } | Command::Disable { .. }
+    )));
+    assert!(told.iter().any(|(_, command)| matches!(command, Command::Pause { database: Some(_), .. })));
+    new.store_has(5, "");
+    assert!(
+        new.harness.told.iter().any(|(_, command)| matches!(command, Command::Resume { database: Some(_) }))
+    );
+}
+
+#[test]
+fn what_the_file_says_is_held_is_so_before_the_store_is_read() {
+    let file = "; Pools of all nodes of the fleet, revision 4\n;; paused \"app\"\n";
+    let mut config = settings::Config::clone(Harness::with(1, MAIN).control.config());
+    config = settings::with_pools(&config, "p.ini", file.as_bytes()).unwrap();
+    let mut harness = Harness::with_config(1, config);
+    harness.control.begin();
+    harness.input(Input::Tick);
+    assert!(matches!(harness.told[..], [(0, Command::Pause { database: Some(_), .. })]));
+}
+
+#[test]
+fn a_wait_for_all_nodes_ends_by_resume_by_cancel_and_by_a_shutdown() {
+    let mut fixture = Fixture::new(0, "");
+    let pause = |fixture: &mut Fixture| {
+        fixture.command("PAUSE app FLEET");
+        fixture.asked();
+        fixture.input(Input::FleetPoolsChanged(Ok(())));
+        assert!(fixture.harness.replies.is_empty());
+    };
+    pause(&mut fixture);
+    fixture.store_has(2, "");
+    assert_eq!(fixture.harness.error(), ("57014", "cancelled by a RESUME"));
+    fixture.harness.replies.clear();
+    pause(&mut fixture);
+    let (shard, client, client_id) = (messages::ShardId(0), 3, 33);
+    fixture.input(Input::Report(messages::Report::ConsoleCancelled { shard, client, client_id }));
+    assert_eq!(fixture.harness.error().0, "57014");
+    assert!(fixture.harness.fleet_awaited.is_empty());
+    // Clients that wait are let go on while the process waits for them to leave.
+    fixture.harness.told.clear();
+    fixture.harness.signal(crate::Signal::Term);
+    fixture.store_has(9, "");
+    assert!(
+        fixture
+            .harness
+            .told
+            .iter()
+            .any(|(_, command)| matches!(command, Command::Resume { database: Some(_) }))
+    );
+}
+
+#[test]
+fn a_pool_of_all_nodes_is_not_changed_by_a_node_that_does_not_share_them() {
+    let mut fixture = Fixture::new(4, ";; paused \"shared\"\n[databases]\nshared = host=h\n");
+    fixture.ask(PoolChange::Delete("shared".to_owned()));
+    assert_eq!(fixture.asked().2, "[databases]\n", "a pool of the name that comes later is not paused");
+    fixture.input(Input::FleetPoolsChanged(Err(FleetPoolsError::Failed("no lease".to_owned()))));
+    fixture.command("SET fleet_pools = 0");
+    fixture.ask(PoolChange::Delete("shared".to_owned()));
+    assert!(fixture.answer().unwrap_err().to_string().ends_with("the setting fleet_pools is off"));
+    assert!(
+        fixture
+            .harness
+            .told
+            .iter()
+            .any(|(_, command)| matches!(command, Command::Resume { database: Some(_) })),
+        "nothing is held as on all nodes"
+    );
 }
