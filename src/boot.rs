@@ -143,6 +143,20 @@ pub(crate) fn run(options: &Options, logger: &Arc<Logger>) -> Result<(), BootErr
     Ok(())
 }
 
+/// Goes on with what the predecessor had, or with what was held when the last process ended.
+fn follow(
+    control_loop: &mut ControlLoop<Workers>,
+    predecessor: Option<Predecessor>,
+) -> Result<(), BootError> {
+    let Some(predecessor) = predecessor else {
+        control_loop.begin();
+        return Ok(());
+    };
+    let threads = control_loop.inherit(&predecessor.note);
+    let took = threads.engine.take_over(predecessor);
+    took.map_err(|why| BootError::Takeover(TakeoverFault::Broken(why)))
+}
+
 /// Listens on the sockets of the service manager, else on those of the settings.
 fn listen(
     config: &Config,
@@ -276,13 +290,7 @@ fn start(
     let threads = Workers { engine, inputs: sender };
     let mut control_loop = ControlLoop::new(config, facts, threads, Arc::clone(logger), tls, source, inputs);
     let takes_over = predecessor.is_some();
-    if let Some(predecessor) = predecessor {
-        let threads = control_loop.inherit(&predecessor.note);
-        let took = threads.engine.take_over(predecessor);
-        took.map_err(|why| BootError::Takeover(TakeoverFault::Broken(why)))?;
-    } else {
-        control_loop.begin();
-    }
+    follow(&mut control_loop, predecessor)?;
     control_loop.serve_panel(panel);
     control_loop.follow_patroni(patroni);
     control_loop.follow_changes(changes);

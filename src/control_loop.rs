@@ -267,9 +267,7 @@ impl<C: Shards> ControlLoop<C> {
                 }
             }
             Output::ServerReply { id, facts } => {
-                if let Some(panel) = &self.panel {
-                    panel.server_answered(id, facts);
-                }
+                self.panel.iter().for_each(|panel| panel.server_answered(id, facts.clone()));
             }
             Output::Explained { id, outcome } => {
                 if let Some(panel) = &self.panel {

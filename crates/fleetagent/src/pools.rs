@@ -5,7 +5,7 @@ use messages::{FleetPools, FleetPoolsError, FleetPoolsInUse, RequestId};
 
 use crate::FleetNews;
 
-/// Requests that wait; a further one is refused.
+/// Requests that wait; where there are more, the oldest is refused.
 const MOST_WAITING: usize = 256;
 
 /// Changes under way, and who waits for all nodes to have dealt with one.
@@ -35,13 +35,12 @@ impl Pools {
     }
 
     pub(crate) fn wait(&mut self, request: RequestId, revision: u64, is_pause: bool) {
-        match self.waiting.len() < MOST_WAITING {
-            true => self.waiting.push(Waiting { request, revision, is_pause }),
-            false => {
-                let why = format!("it is done, but more than {MOST_WAITING} commands wait for all nodes");
-                self.refused.push((request, why));
-            }
+        // The client of the oldest may have left.
+        if self.waiting.len() >= MOST_WAITING {
+            let why = format!("it is done, but more than {MOST_WAITING} commands wait for all nodes");
+            self.refused.push((self.waiting.remove(0).request, why));
         }
+        self.waiting.push(Waiting { request, revision, is_pause });
     }
 
     /// Nobody waits for this any more.

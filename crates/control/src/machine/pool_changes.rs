@@ -277,7 +277,8 @@ impl Control {
                 edited.remove(name);
                 if is_of_fleet {
                     let mut holds = edited.holds();
-                    (holds.paused.remove(name), holds.disabled.remove(name));
+                    holds.paused.remove(name);
+                    holds.disabled.remove(name);
                     edited.set_holds(&holds);
                 }
             }
