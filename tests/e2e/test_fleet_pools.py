@@ -170,13 +170,42 @@ def test_pause_on_all_nodes_waits_for_all_and_is_for_those_that_come(fleet):
     host.eventually(lambda: refusal(c) == "")
 
 
+def test_what_cannot_be_read_is_left_out_and_a_store_that_is_emptied_gets_the_pools_back(fleet, store):
+    entry = f"host=127.0.0.1 port={fleet.pg.port} dbname=app pool_size=2"
+    text = f"weir-fleet 1\nrevision 3 by x\n;; disabled \"app\"\n[databases]\nshared-pool = {entry}\nhalf\n%include /etc/passwd\nnewer = {entry} a_new_key=1\n"
+    store.put("/weir/objects/pools", text)
+    a = fleet.start("a")
+    host.eventually(lambda: fleet.pools("a") == {"app": 50, "shared-pool": 2})
+    host.eventually(lambda: "is disabled" in refusal(a))
+    fleet.make("a", "shared-pool", size=1, status=200, method="PUT")
+    store.stop()
+    fleet.restart("a")
+    assert "is disabled" in refusal(a) and fleet.pools("a")["shared-pool"] == 1, "as the file says"
+    for name in store.names:
+        store.start(name)
+    host.eventually(store.is_healthy, timeout=60)
+    fleet.joined("a")
+    store.delete("/weir/objects/pools")
+    host.eventually(lambda: any("shared-pool" in value for value in store.under("/weir/objects/pools").values()))
+    a.console("ENABLE app FLEET")
+    host.eventually(lambda: refusal(a) == "")
+    b = fleet.start("b")
+    host.eventually(lambda: fleet.pools("b") == {"app": 50, "shared-pool": 1})
+    for name in ("x\nevil = host=e", "y\x1b"):
+        with pytest.raises(psycopg.Error, match="no such database|control characters"):
+            b.console('PAUSE "' + name + '" FLEET')
+
+
 def test_the_process_that_takes_over_has_the_pools_and_what_is_paused(fleet):
     a, b = fleet.start("a"), fleet.start("b")
     fleet.joined("a", "b")
     fleet.make("a", "shared-pool")
     b.console("PAUSE app FLEET")
+    b.console("PAUSE FLEET")
     old = reboot(a)
     assert old.wait(30) == 0
+    assert paused(a)
+    a.console("RESUME FLEET")
     assert paused(a)
     # The one that has taken over hears of changes, and makes some.
     b.console("RESUME app FLEET")
