@@ -17,7 +17,6 @@ from test_fleet import Client, Fleet, budget, states, stop
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
-only_real = pytest.mark.skipif(not kubernetes.PROGRAM, reason="no WEIR_KUBE_APISERVER; with the double, the tests beside it are enough")
 only_double = pytest.mark.skipif(bool(kubernetes.PROGRAM), reason="a fault that a real API server does not have at will")
 
 
@@ -47,7 +46,6 @@ def test_without_a_store_queries_go_on(fleet, store):
     test_fleet.test_without_a_store_queries_go_on(fleet, store)
 
 
-@only_real
 def test_a_node_that_is_cut_off_goes_on_with_its_floor(fleet, store):
     test_fleet.test_a_node_that_is_cut_off_goes_on_with_its_floor(fleet, store)
 
@@ -62,7 +60,6 @@ def test_a_node_that_was_stopped_for_long_is_not_robbed_nor_robs(fleet, store):
     assert "the lease was not renewed" not in fleet.nodes["b"].log_text() and "the store ended the lease" not in fleet.nodes["b"].log_text()
 
 
-@only_real
 def test_a_second_process_with_the_same_id_stays_on_its_floor(fleet):
     test_fleet.test_a_second_process_with_the_same_id_stays_on_its_floor(fleet)
 

@@ -180,11 +180,19 @@ def test_a_takeover_counts_its_clients_once(fleet):  # noqa: F811
     assert limit(b)["clients"] <= 1, "none but those who ask"
 
 
-def test_names_that_clients_choose_count_for_no_other(fleet, store):  # noqa: F811
-    hostile = 'we\nuser 9 0 0 alice\nird "x" %0A'
-    quoted = '"' + hostile.replace('"', '""') + '"'
-    with psycopg.connect(host="127.0.0.1", port=fleet.pg.port, user="postgres", dbname="postgres", autocommit=True) as admin:
-        admin.execute(f"create database {quoted}")
+HOSTILE = 'we\nuser 9 0 0 alice\nird "x" %0A'
+
+
+@pytest.fixture
+def hostile(pg):
+    """A database with a name of several lines."""
+    quoted = '"' + HOSTILE.replace('"', '""') + '"'
+    pg.query(f"create database {quoted}")
+    yield HOSTILE
+    pg.query(f"drop database {quoted} with (force)")
+
+
+def test_names_that_clients_choose_count_for_no_other(fleet, store, hostile):  # noqa: F811
     quotas = "application_name default queries/hour hard=1000\n"
     settings = {"fleet_limits": "clients,quotas", "max_db_client_connections": 2, "max_user_client_connections": 5, "quotas": quotas}
     nodes = start(fleet, "ab", more_databases={"*": f"host=127.0.0.1 port={fleet.pg.port}"}, **settings)
