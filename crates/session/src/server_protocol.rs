@@ -230,6 +230,12 @@ impl ServerProtocol {
         self.has_answered() && self.boundary().is_some()
     }
 
+    /// Nothing is asked of it, and it has begun to say something: that is its client's.
+    #[must_use]
+    pub fn has_half_message(&self) -> bool {
+        self.replies.is_empty() && !self.reply_stream.is_at_rest()
+    }
+
     /// Nothing is owed, the last ReadyForQuery said idle, no reply is half read, no COPY runs. Every field is named here: a new one
     /// does not compile until it is decided whether it has to be at rest before a server changes clients.
     #[inline]

@@ -339,6 +339,9 @@ fn forward_to_client(
 /// An unsolicited message was cut behind the last ReadyForQuery; now it is whole, and the server quiet.
 #[inline]
 fn unsolicited_message_ended(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    if sequences::settle_late(core, client_conn, server_conn) {
+        return;
+    }
     let Some(server) = core.server(server_conn) else { return };
     if server.protocol.holds_requests() {
         return startup_values::restore_late(core, server_conn, client_conn);

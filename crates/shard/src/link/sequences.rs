@@ -24,6 +24,11 @@ const REQUEST_LASTS_US: u64 = 1_000_000;
 #[inline(never)]
 pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
     let Some(server) = core.conns.server_mut(server_conn) else { return false };
+    if server.protocol.holds_for_sequences() && server.protocol.has_half_message() {
+        // It goes on once that is whole: `settle_late`.
+        backpressure::pause_client(core, client_conn);
+        return true;
+    }
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return false };
     let Some(asks_for_earlier) = server.protocol.take_held_for_sequences() else { return false };
     local_pool.keeps_sequences |= asks_for_earlier;
@@ -38,9 +43,18 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
         let discard = InternalQuery::Sequences(client_conn);
         checkout::prepare(core, client_conn, server_conn, discard, DISCARD_SEQUENCES);
     } else {
+        backpressure::resume_client(core, client_conn);
         relay::send_held(core, client_conn, server_conn);
     }
     true
+}
+
+/// A message of the server's own is whole. True if a request of the client has waited for that.
+#[inline]
+pub(crate) fn settle_late(core: &mut Core, client_conn: ConnId, server_conn: ConnId) -> bool {
+    let Some(server) = core.conns.find_server(server_conn) else { return false };
+    let is_due = server.protocol.holds_for_sequences() && !server.protocol.has_half_message();
+    is_due && settle(core, client_conn, server_conn)
 }
 
 /// An idle server has the client's values, and no others: which one, the client's request shows.

@@ -418,3 +418,29 @@ fn a_transaction_that_has_called_nextval_finds_its_value_in_the_next_process() {
     let sent = new.text(server);
     assert!(sent.contains(ASKS) && !sent.contains(DISCARD), "{sent}");
 }
+
+#[test]
+fn half_a_notice_is_whole_before_sequences_are_discarded() {
+    let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
+    for cut in [1, 5, 20] {
+        let (mut world, one, two, server) = beginning(1, "");
+        run(&mut world, one, server, INSERT, "INSERT 0 1");
+        world.query(two, "select 1");
+        assert!(world.text(server).contains("select 1"));
+        let answered = message(|out| {
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(server, &[answered.as_slice(), &notice[..cut]].concat());
+        world.query(two, ASKS);
+        assert_eq!(world.text(server), "", "{cut}: the server is in the middle of a message");
+        world.receive(server, &notice[cut..]);
+        assert!(world.text(two).contains("the weather is fine"), "{cut}");
+        let sent = world.text(server);
+        assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{cut}: {sent}");
+        done(&mut world, server, "DISCARD SEQUENCES");
+        assert!(world.text(server).contains(ASKS));
+        done(&mut world, server, "SELECT 1");
+        assert!(world.tags(two).ends_with("CZ"), "{cut}");
+    }
+}
