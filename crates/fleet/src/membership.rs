@@ -62,6 +62,8 @@ pub(crate) struct Membership {
     phase: Phase,
     retry_after_us: u64,
     lease_us: u64,
+    /// The record has changed since the request under way was given out.
+    is_changed: bool,
     /// Since when and why there is no lease, after the first failure.
     alone: Option<(u64, String)>,
     taken: Option<NodeRecord>,
@@ -71,7 +73,16 @@ impl Membership {
     pub(crate) fn new(session: SessionId, now_us: u64) -> Membership {
         let phase = Phase::Out { retry_us: now_us, is_recorded: false };
         let (retry_after_us, lease_us) = (RETRY_US.0, 0);
-        Membership { session, earlier: Vec::new(), phase, retry_after_us, lease_us, alone: None, taken: None }
+        Membership {
+            session,
+            earlier: Vec::new(),
+            phase,
+            retry_after_us,
+            lease_us,
+            is_changed: false,
+            alone: None,
+            taken: None,
+        }
     }
 
     /// Goes on with a session that another process began.
@@ -168,6 +179,7 @@ impl Membership {
             }
             Phase::In { renew_us, renewing, .. } if now_us >= *renew_us => {
                 *renewing = Some((call, now_us));
+                self.is_changed = false;
                 *renew_us = now_us + (self.lease_us / 3).max(RENEW_RETRY_US);
                 Some(Request::Renew { call, record: record(self.session) })
             }
@@ -185,8 +197,11 @@ impl Membership {
 
     /// The record has changed: it is written soon.
     pub(crate) fn renew_now(&mut self, now_us: u64) {
-        if let Phase::In { renew_us, .. } = &mut self.phase {
-            *renew_us = now_us;
+        match &mut self.phase {
+            // Two requests at once may be carried out in any order.
+            Phase::In { renewing: Some(_), .. } | Phase::Joining { .. } => self.is_changed = true,
+            Phase::In { renew_us, .. } => *renew_us = now_us,
+            _ => {}
         }
     }
 
@@ -257,7 +272,8 @@ impl Membership {
         self.retry_after_us = RETRY_US.0;
         self.alone = None;
         self.taken = None;
-        self.phase = Phase::In { sure_until_us, renew_us: sent_us + lease_us / 3, renewing: None };
+        let renew_us = if std::mem::take(&mut self.is_changed) { now_us } else { sent_us + lease_us / 3 };
+        self.phase = Phase::In { sure_until_us, renew_us, renewing: None };
         turn
     }
 

@@ -919,3 +919,25 @@ fn pools_of_a_store_that_was_restored_are_those_that_there_are() {
     assert!(bench.node.status(bench.now_us).foreign.is_some());
     assert_eq!(bench.node.pools_revision(), None);
 }
+
+#[test]
+fn a_change_of_the_record_waits_for_the_renewal_under_way() {
+    let mut bench = Bench::with_budget(10, 2);
+    bench.is_up = false;
+    bench.requests.clear();
+    bench.node.set_draining(true, bench.now_us);
+    bench.settle();
+    let renewals = |bench: &Bench| -> Vec<Request> {
+        let is_renewal = |request: &&Request| matches!(request, Request::Renew { .. });
+        bench.requests.iter().filter(is_renewal).cloned().collect()
+    };
+    assert_eq!(renewals(&bench).len(), 1);
+    bench.node.set_draining(false, bench.now_us);
+    bench.settle();
+    assert_eq!(renewals(&bench).len(), 1, "two at once may be carried out in any order");
+    bench.is_up = true;
+    bench.answer(renewals(&bench)[0].clone());
+    assert!(bench.records["b"].is_draining);
+    bench.settle();
+    assert!(!bench.records["b"].is_draining, "it is written at once");
+}

@@ -98,8 +98,10 @@ impl Requests {
         let ttl = self
             .members
             .call(by, |member| async move { self.keep(&member.client, record, is_written).await })
-            .await?;
-        self.set_written(ttl.map(|_| record.clone()));
+            .await;
+        // Without an answer it is not known which record there is.
+        self.set_written(ttl.as_ref().ok().and_then(|ttl| ttl.map(|_| record.clone())));
+        let ttl = ttl?;
         Ok(match ttl {
             Some(ttl) => Event::Renewed { call, lease_us: microseconds(ttl) },
             None => Event::Expired { call },
