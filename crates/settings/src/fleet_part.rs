@@ -98,8 +98,8 @@ impl FleetHolds {
     }
 }
 
-/// A name as SQL quotes it.
+/// A name as SQL quotes it, without control characters.
 fn unquoted(written: &str) -> Option<String> {
     let inner = written.strip_prefix('"')?.strip_suffix('"')?;
-    Some(inner.replace("\"\"", "\""))
+    Some(inner.replace("\"\"", "\"")).filter(|name| !name.chars().any(char::is_control))
 }

@@ -132,6 +132,7 @@ mod tests {
         part.set_holds(&holds);
         assert_eq!(part.holds(), holds);
         assert!(loaded(&String::from_utf8_lossy(part.bytes())).is_ok(), "they are comments");
+        assert_eq!(FleetHolds::read(b";; paused \"a\tb\"\n;; disabled \"x\n"), FleetHolds::default());
         part.set_holds(&FleetHolds::default());
         assert_eq!(part.bytes(), b"[databases]\nb = host=h\n");
     }
