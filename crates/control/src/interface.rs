@@ -212,7 +212,7 @@ pub enum Output {
         /// And has paused what it says.
         is_pause: bool,
     },
-    /// Nobody waits for that any more.
+    /// The requester of an [`Output::AwaitFleetPools`] no longer waits.
     ForgetFleetPools(RequestId),
     /// Ask Patroni to switch over; [`Input::SwitchedOver`] answers.
     Switchover(Switchover),

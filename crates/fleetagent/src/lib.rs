@@ -292,7 +292,7 @@ impl FleetAgent {
         let _ = self.contact.orders.send(Order::AwaitPools { request, revision, is_pause });
     }
 
-    /// Nobody waits for that any more.
+    /// The requester of [`FleetAgent::await_pools`] no longer waits.
     pub fn forget_pools(&self, request: RequestId) {
         let _ = self.contact.orders.send(Order::ForgetPools(request));
     }

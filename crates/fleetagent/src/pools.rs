@@ -43,7 +43,7 @@ impl Pools {
         self.waiting.push(Waiting { request, revision, is_pause });
     }
 
-    /// Nobody waits for this any more.
+    /// The requester no longer waits.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.waiting.retain(|waiting| waiting.request != request);
     }

@@ -74,10 +74,13 @@ impl Control {
         self.push(Output::Draining(order != Drain::Off));
     }
 
-    /// Whether the order has reached the store.
-    pub(crate) fn drain_ordered(&mut self, request: messages::RequestId, result: Result<(), String>) {
-        let Some(Request { requester: Some(requester), purpose: Purpose::Drain(word), .. }) =
-            self.requests.close(request)
+    /// The fleet's thread has answered a command: an order to drain has reached the store, or all nodes have done what was asked.
+    pub(crate) fn fleet_answered(&mut self, request: messages::RequestId, result: Result<(), String>) {
+        let Some(Request {
+            requester: Some(requester),
+            purpose: Purpose::Drain(word) | Purpose::Fleet(word),
+            ..
+        }) = self.requests.close(request)
         else {
             return;
         };

@@ -355,7 +355,7 @@ impl Control {
         self.push(Output::AwaitFleetPools { request, revision, is_pause });
     }
 
-    /// Nobody waits for a command any more.
+    /// The requester of a command no longer waits.
     pub(crate) fn forget_fleet_pools(&mut self, request: RequestId) {
         self.fleet_pools.waiting.remove(&request);
         self.push(Output::ForgetFleetPools(request));
@@ -428,15 +428,7 @@ impl Control {
     /// Every node has done what a command has asked for, or does not do it.
     pub(crate) fn fleet_pools_used(&mut self, request: RequestId, result: Result<(), String>) {
         self.fleet_pools.waiting.remove(&request);
-        let Some(Request { requester: Some(requester), purpose: Purpose::Fleet(word), .. }) =
-            self.requests.close(request)
-        else {
-            return;
-        };
-        match result {
-            Ok(()) => self.complete(requester, word),
-            Err(why) => self.refuse(requester, &CommandError::Fleet(why)),
-        }
+        self.fleet_answered(request, result);
     }
 
     pub(crate) fn refuse_hold(&mut self, request: RequestId, why: &CommandError) {

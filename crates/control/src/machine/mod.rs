@@ -137,7 +137,7 @@ impl Control {
             Input::QuotaChanged(outcome) => self.quota_changed(outcome),
             Input::RoleMembers(members) => self.role_members_known(members),
             Input::Drain(order) => self.drain(order),
-            Input::DrainOrdered { request, result } => self.drain_ordered(request, result),
+            Input::DrainOrdered { request, result } => self.fleet_answered(request, result),
             Input::FleetPeers(peers) => self.fleet_peers_known(peers),
             Input::FleetPools(pools) => self.fleet_pools_known(pools),
             Input::FleetPoolsChanged(result) => self.fleet_pools_changed(result),
