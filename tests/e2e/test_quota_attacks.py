@@ -127,7 +127,7 @@ def test_a_name_with_lines_counts_for_nobody_else(weir):
     pooler = limited(weir, "user alice queries/hour hard=1000\napplication_name default queries/hour hard=1000\n")
     hour = int(time.time() // 3600 * 3600)
     name = f'x" queries/hour\n{hour} 999999 user alice queries/hour\n{hour} 3 user "y'
-    stays = pooler.connect(user="bob", autocommit=False, application_name=name)
+    stays = pooler.connect(user="bob", autocommit=False, application_name=name, prepare_threshold=None)
     stays.execute("select 1")
     old = reboot(pooler, wait=False)
     for _ in range(5):
