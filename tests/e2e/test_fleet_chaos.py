@@ -1,8 +1,8 @@
-"""Three nodes of a fleet, three members of etcd and one PostgreSQL, and faults at random on all of them at once: PostgreSQL never has more connections than the
+"""Nodes of a fleet, three members of etcd and one PostgreSQL, and faults at random on all of them at once: PostgreSQL never has more connections than the
 limit, and no query of a client fails but by the death of its own node.
 
 WEIR_FLEET_CHAOS=SECONDS makes it longer (20, and until each fault has come once); WEIR_FLEET_SEED is the seed that a run has printed, which gives the same
-faults in the same order. WEIR_FLEET_STORE=kubernetes puts the API server of Kubernetes in etcd's place, or its double (kubernetes.py).
+faults in the same order. WEIR_FLEET_NODES is how many nodes there are (3). WEIR_FLEET_STORE=kubernetes puts the API server of Kubernetes in etcd's place, or its double (kubernetes.py).
 `client_connection_check_interval` (postgres.py), but for queries of which no client is ended, keeps out what docs/fleet.md lists under "What comes on top, for a while"."""
 
 import concurrent.futures
@@ -22,7 +22,7 @@ import fault_proxy
 import host
 import kubernetes
 from connection_sampler import OURS, Sampler
-from test_fleet import LIMIT, Fleet
+from test_fleet import Fleet
 from test_takeover import reboot
 from trouble import Trouble
 
@@ -34,6 +34,8 @@ pytestmark = [
 
 SECONDS = float(os.environ.get("WEIR_FLEET_CHAOS", "20"))
 SEED = os.environ.get("WEIR_FLEET_SEED") or str(random.randrange(10**6))
+NAMES = "abcdefghij"[: int(os.environ.get("WEIR_FLEET_NODES", "3"))]
+LIMIT = 3 * len(NAMES)
 LEASE = 3
 # Of four kinds of clients; numbers are pauses, in which a server connection stays with its client. PostgreSQL goes on with the last query when its node is killed.
 STATEMENTS = (
@@ -50,7 +52,8 @@ class Node:
     def __init__(self, fleet, name):
         self.name, self.fleet, self.life, self.is_resting = name, fleet, 0, False
         self.proxies = [fault_proxy.Proxy(port) for port in fleet.store.ports]
-        self.pooler = fleet.start(name, fleet=fleet.store.url(ports=[proxy.port for proxy in self.proxies]), fleet_lease_time=LEASE)
+        url = fleet.store.url(ports=[proxy.port for proxy in self.proxies])
+        self.pooler = fleet.start(name, limit=LIMIT, fleet=url, fleet_lease_time=LEASE, fleet_nodes=len(NAMES))
 
     def freeze(self, dice):
         os.kill(self.pooler.process.pid, signal.SIGSTOP)
@@ -196,8 +199,8 @@ def store(scratch, authorities):
 def test_the_limit_holds_whatever_happens(threads, weir, pg, store):
     print(f"WEIR_FLEET_SEED={SEED} WEIR_FLEET_CHAOS={SECONDS:.0f}")
     fleet, journal = Fleet(weir, pg, store), []
-    nodes = [Node(fleet, name) for name in ("a", "b", "c")]
-    fleet.joined("a", "b", "c")
+    nodes = [Node(fleet, name) for name in NAMES]
+    fleet.joined(*NAMES)
     sampler = Sampler(pg, LIMIT, journal)
     for node in nodes:
         node.clients = [Client(node, number) for number in range(6)]
@@ -210,7 +213,7 @@ def test_the_limit_holds_whatever_happens(threads, weir, pg, store):
     faults = trouble.count
     assert not sampler.above, "\n".join(sampler.above[:3])
     # All is well again: every client is served, and the limit is used.
-    fleet.joined("a", "b", "c")
+    fleet.joined(*NAMES)
     host.eventually(lambda: pg.value(f"select count(*) from pg_stat_activity where {OURS}") == LIMIT, timeout=60)
     before = [client.answered for client in clients]
     host.eventually(lambda: all(client.answered > count for client, count in zip(clients, before)), timeout=60)
