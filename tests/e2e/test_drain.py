@@ -11,7 +11,7 @@ import etcd
 import host
 import panel
 import wire
-from test_fleet import Fleet, states
+from test_fleet import Fleet, states, weir_fleet
 from test_takeover import old_ones, reboot  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.weir_only
@@ -166,10 +166,6 @@ def fleet(weir, pg, scratch):
     store = etcd.Etcd(scratch)
     yield Fleet(weir, pg, store)
     store.stop()
-
-
-def weir_fleet(node, *words, check=True):
-    return host.run([node.program, "fleet", *words, "-c", node.ini], check=check)
 
 
 def test_a_node_is_drained_and_resumed_from_another_one(fleet, raw):

@@ -62,6 +62,10 @@ def states(node):
     return {row["node"]: row["state"] for row in node.console("SHOW FLEET")}
 
 
+def weir_fleet(node, *words, check=True):
+    return host.run([node.program, "fleet", *words, "-c", node.ini], check=check)
+
+
 def budget(node, kind="database"):
     rows = [row for row in node.console("SHOW FLEET_BUDGETS") if row["kind"] == kind]
     return rows[0] if rows else {"leased": 0, "leased_total": 0, "detail": ""}
@@ -342,6 +346,39 @@ def test_the_store_is_reached_by_tls_with_a_certificate(weir, pg, scratch, autho
     assert "certificate" in detail and "127.0.0.1" in detail, detail
     assert without.connect().execute("select 1").fetchone() == (1,), "its floor does not need the store"
     store.stop()
+
+
+def test_a_store_restored_from_a_backup_is_followed(fleet, store):
+    """Its revisions are lower than those that the nodes know."""
+    a, b = fleet.start("a"), fleet.start("b")
+    fleet.joined("a", "b")
+    clients = crowd(a, each=12)
+    host.eventually(lambda: budget(a)["leased"] == 6, timeout=40)
+    backup, before = store.backup(), store.revision()
+    host.eventually(lambda: budget(a)["leased"] == 6, timeout=40)
+    assert stop(clients) == []
+    for _ in range(200):
+        store.put("/other/key", "value")
+    more = crowd(b, each=12)
+    host.eventually(lambda: budget(b)["leased"] == 6, timeout=40)
+    weir_fleet(a, "drain", "b")
+    host.eventually(lambda: states(a)["b"] == "draining")
+    for _ in range(3):
+        weir_fleet(a, "resume", "b")
+        weir_fleet(a, "drain", "b")
+    weir_fleet(a, "resume", "b")
+    assert store.revision() > before + 200
+    store.restore(backup)
+    assert store.revision() <= before + 20
+    fleet.joined("a", "b")
+    host.eventually(lambda: budget(b)["leased"] == 6, timeout=40)
+    assert stop(more) == []
+    clients = crowd(a, each=12)
+    host.eventually(lambda: budget(a)["leased"] == 6, timeout=40)
+    assert stop(clients) == []
+    weir_fleet(a, "drain", "b")
+    host.eventually(lambda: states(a)["b"] == "draining")
+    assert [row["detail"] for row in a.console("SHOW FLEET")] == ["", ""]
 
 
 def test_at_rest_the_store_is_not_written(fleet, store):

@@ -9,8 +9,7 @@ import pytest
 
 import etcd
 import host
-from test_drain import weir_fleet
-from test_fleet import Fleet, Sampler
+from test_fleet import Fleet, Sampler, weir_fleet
 from test_takeover import old_ones, reboot  # noqa: F401 (a fixture)
 
 pytestmark = [

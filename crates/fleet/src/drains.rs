@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::config::{DrainError, DrainOrder};
+use crate::known::{Known, nodes_of};
 use crate::ledger::Context;
 use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
 use crate::text::{read_drain, write_drain};
@@ -26,11 +27,25 @@ struct Pending {
     attempts: u8,
 }
 
+/// An object as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    known: Known,
+    is_foreign: bool,
+}
+
+impl Order {
+    /// What a swap of it has to expect. That one of it cannot be read is treated as its absence, so that the swap fails.
+    fn expected(&self) -> Revision {
+        if self.is_foreign { Revision::ABSENT } else { self.known.expected() }
+    }
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Drains {
-    /// Objects by node: the newest revision, and what a swap has to expect.
-    known: BTreeMap<NodeId, (Revision, Revision)>,
+    /// Objects by node. One that cannot be read is left alone.
+    known: BTreeMap<NodeId, Order>,
     pending: VecDeque<Pending>,
     writing: Option<(CallId, Pending)>,
     results: VecDeque<(u64, Result<(), DrainError>)>,
@@ -75,32 +90,32 @@ impl Drains {
         }
         let is_own = **node == **id;
         if self.known.len() >= MOST && !is_own && !self.known.contains_key(node.as_str()) {
-            self.known.retain(|_, (_, expected)| *expected != Revision::ABSENT);
+            self.known.retain(|_, order| order.expected() != Revision::ABSENT);
             if self.known.len() >= MOST {
                 return Some(Err(format!("orders for more than {MOST} nodes")));
             }
         }
-        let (seen, expected) = self.known.entry(node.as_str().into()).or_default();
-        if object.revision <= *seen {
+        let known = self.known.entry(node.as_str().into()).or_default();
+        if !known.known.hear(object.revision, object.contents.is_some()) {
             return Some(Ok(()));
         }
-        (*seen, *expected) = (object.revision, Revision::ABSENT);
-        let Some(contents) = object.contents.as_deref() else { return Some(Ok(())) };
-        // What cannot be read is left alone.
-        Some(read_drain(contents).map(|(ordered, order)| {
-            *expected = object.revision;
-            if is_own && ordered == session {
-                self.ordered = Some(order);
-            }
+        let read = object.contents.as_deref().map(read_drain).transpose();
+        known.is_foreign = read.is_err();
+        Some(read.map(|order| match order {
+            Some((ordered, order)) if is_own && ordered == session => self.ordered = Some(order),
+            _ => {}
         }))
     }
 
-    /// Objects that a snapshot does not have any more.
+    /// A snapshot is asked for.
+    pub(crate) fn before_snapshot(&mut self) {
+        self.known.values_mut().for_each(|order| order.known.before_snapshot());
+    }
+
+    /// A snapshot has been read, with these objects.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
-        let is_there = |id: &NodeId| {
-            objects.iter().any(|object| matches!(object.name.0.as_slice(), [name, node] if name == "drain" && **node == **id))
-        };
-        self.known.retain(|id, _| is_there(id));
+        let present = nodes_of(objects, "drain");
+        self.known.retain(|id, order| !order.known.after_snapshot(present.contains(&**id)));
     }
 
     /// The next write.
@@ -112,8 +127,7 @@ impl Drains {
         if self.writing.is_some() || self.removing.is_some() || context.now_us < self.retry_us {
             return None;
         }
-        let expected =
-            |node: &NodeId| self.known.get(node).map_or(Revision::ABSENT, |(_, expected)| *expected);
+        let expected = |node: &NodeId| self.known.get(node).map_or(Revision::ABSENT, Order::expected);
         let own = expected(context.id);
         if own != Revision::ABSENT {
             let call = next_call();
@@ -137,18 +151,18 @@ impl Drains {
     /// A write has been carried out, perhaps one of these.
     pub(crate) fn swapped(&mut self, call: CallId, revision: Revision, id: &NodeId) {
         if let Some((_, pending)) = self.writing.take_if(|(asked, _)| *asked == call) {
-            self.hear(&pending.node, revision, revision);
+            self.wrote(&pending.node, revision, true);
             self.results.push_back((pending.number, Ok(())));
         }
         if self.removing.take_if(|asked| *asked == call).is_some() {
-            self.hear(id, revision, Revision::ABSENT);
+            self.wrote(id, revision, false);
         }
     }
 
-    fn hear(&mut self, node: &NodeId, revision: Revision, expects: Revision) {
-        let (seen, expected) = self.known.entry(node.clone()).or_default();
-        if revision > *seen {
-            (*seen, *expected) = (revision, expects);
+    fn wrote(&mut self, node: &NodeId, revision: Revision, is_there: bool) {
+        let order = self.known.entry(node.clone()).or_default();
+        if order.known.wrote(revision, is_there) {
+            order.is_foreign = false;
         }
     }
 
@@ -174,7 +188,7 @@ impl Drains {
 
     /// When something is tried again.
     pub(crate) fn deadline_us(&self, context: &Context<'_>) -> Option<u64> {
-        let has_own = self.known.get(context.id).is_some_and(|(_, expected)| *expected != Revision::ABSENT);
+        let has_own = self.known.get(context.id).is_some_and(|order| order.expected() != Revision::ABSENT);
         let is_busy = self.writing.is_some() || self.removing.is_some();
         ((has_own || !self.pending.is_empty()) && !is_busy).then_some(self.retry_us)
     }

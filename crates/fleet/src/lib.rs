@@ -7,6 +7,7 @@ mod config;
 mod drains;
 mod fair;
 mod floors;
+mod known;
 mod ledger;
 mod ledgers;
 mod membership;

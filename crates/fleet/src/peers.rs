@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::known::{Known, has_object};
 use crate::ledger::Context;
-use crate::reports::Known;
 use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
 use crate::text::{FORMAT, lines, read_session, shown};
 
@@ -127,11 +127,15 @@ impl Peers {
         Some(outcome)
     }
 
+    /// A snapshot is asked for.
+    pub(crate) fn before_snapshot(&mut self) {
+        self.known.before_snapshot();
+    }
+
     /// A snapshot has been read. If it does not have the object, that was removed, or was first written since.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         (self.has_changed, self.retry_us, self.conflicts) = (true, 0, 0);
-        if !objects.iter().any(|object| object.name.0 == [NAME]) {
-            self.known = Known::default();
+        if self.known.after_snapshot(has_object(objects, NAME)) {
             self.is_foreign = false;
             self.lines.clear();
         }
@@ -184,7 +188,7 @@ impl Peers {
             self.retry_us = context.now_us + TOO_MANY_RETRY_US;
             return None;
         };
-        let (call, expected, contents) = (next_call(), self.known.expected, Some(write(&lines)));
+        let (call, expected, contents) = (next_call(), self.known.expected(), Some(write(&lines)));
         self.writing = Some(Writing { call, expected, lines });
         Some(Request::Swap { call, name: ObjectName(vec![NAME.to_owned()]), expected, contents })
     }
@@ -214,7 +218,7 @@ impl Peers {
         let Some(Writing { lines, .. }) = self.writing.take_if(|writing| writing.call == call) else {
             return false;
         };
-        if self.known.hear(revision, true) {
+        if self.known.wrote(revision, true) {
             self.lines = lines;
             self.has_changed = true;
         }
@@ -228,7 +232,7 @@ impl Peers {
             return;
         };
         // What has been written instead may be known already.
-        if expected == self.known.expected {
+        if expected == self.known.expected() {
             self.retry_us = now_us + RETRY_US;
             self.conflicts += 1;
         }
@@ -431,6 +435,7 @@ mod tests {
         let mut bench = Bench::new("b", &["b"]);
         assert_eq!(bench.heard(7, "4 b 0000000000000001\n"), Ok(()));
         let _ = bench.with(Peers::next_numbers);
+        bench.peers.before_snapshot();
         bench.peers.after_snapshot(&[]);
         for turn in 0..6 {
             assert!(!bench.peers.take_stale(), "{turn}");

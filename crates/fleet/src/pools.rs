@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::known::{Known, has_object};
 use crate::ledger::Context;
 use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision};
 use crate::text::{FORMAT, shown};
@@ -71,7 +72,7 @@ enum Writing {
 
 /// What the store has.
 #[derive(Clone, Debug)]
-enum Known {
+enum Stored {
     Unread,
     Pools(FleetPools),
     Foreign(String),
@@ -81,11 +82,7 @@ enum Known {
 #[derive(Debug)]
 pub(crate) struct Pools {
     known: Known,
-    /// Of the object, and what a change has to expect.
-    seen: Revision,
-    expected: Revision,
-    /// All is read again, and nothing of this node's has been written since: a lower revision is one of a store that was restored.
-    is_rereading: bool,
+    stored: Stored,
     is_news: bool,
     writing: Option<Writing>,
     results: VecDeque<PoolsResult>,
@@ -94,10 +91,8 @@ pub(crate) struct Pools {
 impl Default for Pools {
     fn default() -> Pools {
         Pools {
-            known: Known::Unread,
-            seen: Revision::ABSENT,
-            expected: Revision::ABSENT,
-            is_rereading: false,
+            known: Known::default(),
+            stored: Stored::Unread,
             is_news: false,
             writing: None,
             results: VecDeque::new(),
@@ -108,19 +103,19 @@ impl Default for Pools {
 impl Pools {
     /// Makes a change; [`Pools::next_result`] answers. One at a time.
     pub(crate) fn change(&mut self, change: PoolsChange, context: &Context<'_>) {
-        let refusal = match &self.known {
+        let refusal = match &self.stored {
             _ if !context.can_swap => Some(PoolsError::NoStore),
-            Known::Unread => Some(PoolsError::NoStore),
-            Known::Foreign(what) => Some(PoolsError::Foreign(what.clone())),
-            Known::Pools(known) if known.revision != change.base => Some(PoolsError::Superseded),
-            Known::Pools(_) if self.writing.is_some() => Some(PoolsError::Superseded),
-            Known::Pools(_) if change.pools.revision > MOST_REVISION => {
+            Stored::Unread => Some(PoolsError::NoStore),
+            Stored::Foreign(what) => Some(PoolsError::Foreign(what.clone())),
+            Stored::Pools(known) if known.revision != change.base => Some(PoolsError::Superseded),
+            Stored::Pools(_) if self.writing.is_some() => Some(PoolsError::Superseded),
+            Stored::Pools(_) if change.pools.revision > MOST_REVISION => {
                 Some(PoolsError::Foreign(format!("revision {}", change.base)))
             }
-            Known::Pools(_) if change.pools.text.len() > MOST_BYTES => {
+            Stored::Pools(_) if change.pools.text.len() > MOST_BYTES => {
                 Some(PoolsError::TooLong(change.pools.text.len(), MOST_BYTES))
             }
-            Known::Pools(_) => None,
+            Stored::Pools(_) => None,
         };
         match refusal {
             Some(refusal) => self.results.push_back((change.number, Err(refusal))),
@@ -135,56 +130,53 @@ impl Pools {
 
     /// Which there are, as far as that is known.
     pub(crate) fn revision(&self) -> Option<u64> {
-        match &self.known {
-            Known::Pools(pools) => Some(pools.revision),
-            Known::Unread | Known::Foreign(_) => None,
+        match &self.stored {
+            Stored::Pools(pools) => Some(pools.revision),
+            Stored::Unread | Stored::Foreign(_) => None,
         }
     }
 
     /// What there is now, once.
     pub(crate) fn take(&mut self) -> Option<FleetPools> {
-        match (&self.known, std::mem::take(&mut self.is_news)) {
-            (Known::Pools(pools), true) => Some(pools.clone()),
+        match (&self.stored, std::mem::take(&mut self.is_news)) {
+            (Stored::Pools(pools), true) => Some(pools.clone()),
             _ => None,
         }
     }
 
     /// An object as the watch shows it. Err: what of it cannot be read; None: not this one.
     pub(crate) fn heard(&mut self, object: &Object) -> Option<Result<(), String>> {
-        if !is_name(&object.name) {
+        if object.name.0 != [NAME] {
             return None;
         }
-        if object.revision <= self.seen && !self.is_rereading {
+        if !self.known.hear(object.revision, object.contents.is_some()) {
             return Some(Ok(()));
         }
         let read = object.contents.as_deref().map_or_else(|| Ok(FleetPools::default()), read);
-        let expected = object.contents.as_ref().map_or(Revision::ABSENT, |_| object.revision);
-        self.set(object.revision, expected, read.clone());
+        self.set(read.clone());
         Some(read.map(drop))
     }
 
     /// A snapshot is asked for.
     pub(crate) fn before_snapshot(&mut self) {
-        self.is_rereading = true;
+        self.known.before_snapshot();
     }
 
     /// It has been read.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
-        let is_new = std::mem::take(&mut self.is_rereading);
-        if is_new && !objects.iter().any(|object| is_name(&object.name)) {
-            self.set(Revision::ABSENT, Revision::ABSENT, Ok(FleetPools::default()));
+        if self.known.after_snapshot(has_object(objects, NAME)) {
+            self.set(Ok(FleetPools::default()));
         }
     }
 
-    fn set(&mut self, seen: Revision, expected: Revision, read: Result<FleetPools, String>) {
-        (self.seen, self.expected) = (seen, expected);
-        self.known = match (read, &self.known) {
-            (Ok(pools), Known::Pools(known)) if pools == *known => Known::Pools(pools),
+    fn set(&mut self, read: Result<FleetPools, String>) {
+        self.stored = match (read, &self.stored) {
+            (Ok(pools), Stored::Pools(known)) if pools == *known => Stored::Pools(pools),
             (Ok(pools), _) => {
                 self.is_news = true;
-                Known::Pools(pools)
+                Stored::Pools(pools)
             }
-            (Err(what), _) => Known::Foreign(what),
+            (Err(what), _) => Stored::Foreign(what),
         };
         if let Some(Writing::Lost(number, _)) = self.writing {
             self.writing = None;
@@ -200,7 +192,7 @@ impl Pools {
     ) -> Option<Request> {
         match self.writing.take()? {
             Writing::Due(change) => {
-                let is_same = matches!(&self.known, Known::Pools(known) if known.revision == change.base);
+                let is_same = matches!(&self.stored, Stored::Pools(known) if known.revision == change.base);
                 if !is_same {
                     self.results.push_back((change.number, Err(PoolsError::Superseded)));
                     return None;
@@ -208,7 +200,7 @@ impl Pools {
                 let (call, contents) = (next_call(), Some(write(&change.pools, context.id)));
                 self.writing = Some(Writing::Asked(call, change));
                 let name = ObjectName(vec![NAME.to_owned()]);
-                Some(Request::Swap { call, name, expected: self.expected, contents })
+                Some(Request::Swap { call, name, expected: self.known.expected(), contents })
             }
             Writing::Lost(number, until_us) if context.now_us >= until_us => {
                 let why = "another node's change was in the way, and has not been seen".to_owned();
@@ -226,10 +218,8 @@ impl Pools {
     pub(crate) fn swapped(&mut self, call: CallId, revision: Revision, id: &NodeId) {
         let is_own = |writing: &mut Writing| matches!(writing, Writing::Asked(asked, _) if *asked == call);
         let Some(Writing::Asked(_, change)) = self.writing.take_if(is_own) else { return };
-        self.is_rereading = false;
-        if revision > self.seen {
-            let pools = FleetPools { by: Some(id.clone()), ..change.pools };
-            self.set(revision, revision, Ok(pools));
+        if self.known.wrote(revision, true) {
+            self.set(Ok(FleetPools { by: Some(id.clone()), ..change.pools }));
         }
         self.results.push_back((change.number, Ok(())));
     }
@@ -238,9 +228,9 @@ impl Pools {
     pub(crate) fn not_swapped(&mut self, call: CallId, why: Option<&str>, now_us: u64) {
         let is_own = |writing: &mut Writing| matches!(writing, Writing::Asked(asked, _) if *asked == call);
         let Some(Writing::Asked(_, change)) = self.writing.take_if(is_own) else { return };
-        let is_made = matches!(&self.known, Known::Pools(known)
+        let is_made = matches!(&self.stored, Stored::Pools(known)
             if known.revision == change.pools.revision && known.text == change.pools.text);
-        let is_seen = !matches!(&self.known, Known::Pools(known) if known.revision == change.base);
+        let is_seen = !matches!(&self.stored, Stored::Pools(known) if known.revision == change.base);
         match why {
             Some(_) if is_made => self.results.push_back((change.number, Ok(()))),
             Some(why) => {
@@ -259,10 +249,6 @@ impl Pools {
             Some(Writing::Asked(..)) | None => None,
         }
     }
-}
-
-fn is_name(name: &ObjectName) -> bool {
-    matches!(name.0.as_slice(), [only] if only == NAME)
 }
 
 fn write(pools: &FleetPools, by: &NodeId) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::known::{Known, has_object, nodes_of};
 use crate::ledger::Context;
 use crate::store::{Backend, CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
 use crate::text::{
@@ -13,26 +14,6 @@ use crate::text::{
 const RETRY_US: u64 = 500_000;
 /// Nodes whose reports are kept.
 const MOST_REPORTS: usize = 1_024;
-
-/// What is known of an object besides its contents.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Known {
-    seen: Revision,
-    /// What a swap has to expect.
-    pub(crate) expected: Revision,
-}
-
-impl Known {
-    /// False if it is not new.
-    pub(crate) fn hear(&mut self, revision: Revision, is_there: bool) -> bool {
-        if revision <= self.seen {
-            return false;
-        }
-        self.seen = revision;
-        self.expected = if is_there { revision } else { Revision::ABSENT };
-        true
-    }
-}
 
 #[derive(Clone, Debug, Default)]
 struct Report {
@@ -81,7 +62,11 @@ impl Reports {
 
     fn heard_audit(&mut self, object: &Object) -> Result<(), String> {
         if self.audit_known.hear(object.revision, object.contents.is_some()) {
-            self.audit = object.contents.as_deref().map(read_audit).transpose()?;
+            let read = object.contents.as_deref().map(read_audit).transpose()?;
+            // A store that was restored may have an earlier one, to which reports made before have not answered.
+            if read.as_ref().map(|audit| audit.number) >= self.audit.as_ref().map(|audit| audit.number) {
+                self.audit = read;
+            }
         }
         Ok(())
     }
@@ -121,6 +106,12 @@ impl Reports {
         all
     }
 
+    /// The highest that is known: a report for it may be there although a restored store does not have the audit.
+    fn last_audit(&self) -> u64 {
+        let reported = self.reports.values().filter_map(|report| report.head).map(|head| head.audit);
+        self.audit.iter().map(|audit| audit.number).chain(reported).max().unwrap_or(0)
+    }
+
     /// Writes a new audit, if none is under way.
     pub(crate) fn call(
         &mut self,
@@ -130,27 +121,27 @@ impl Reports {
         if self.calling.is_some() || context.now_us < self.call_retry_us {
             return None;
         }
-        let number = self.audit.as_ref().map_or(0, |audit| audit.number) + 1;
+        let number = self.last_audit() + 1;
         let audit = Audit { number, by: context.id.clone(), session: context.session };
         let call = next_call();
         let contents = Some(write_audit(&audit));
         self.calling = Some((call, audit));
         let name = ObjectName(vec!["audit".to_owned()]);
-        Some(Request::Swap { call, name, expected: self.audit_known.expected, contents })
+        Some(Request::Swap { call, name, expected: self.audit_known.expected(), contents })
     }
 
     /// The number of the audit that has been written by this call.
     pub(crate) fn swapped(&mut self, call: CallId, revision: Revision) -> Option<u64> {
         if let Some((_, audit)) = self.calling.take_if(|(asked, _)| *asked == call) {
             let number = audit.number;
-            if self.audit_known.hear(revision, true) {
+            if self.audit_known.wrote(revision, true) {
                 self.audit = Some(audit);
             }
             return Some(number);
         }
         if let Some(Writing { node, report, .. }) = self.writing.take_if(|writing| writing.call == call) {
             let known = self.reports.entry(node).or_default();
-            if known.known.hear(revision, report.is_some()) {
+            if known.known.wrote(revision, report.is_some()) {
                 (known.head, known.contents) =
                     report.map_or((None, Vec::new()), |(head, contents)| (Some(head), contents));
             }
@@ -206,7 +197,7 @@ impl Reports {
         let own = self.own_write(context).cloned().map(|answer| (context.id.clone(), Some(answer)));
         let (node, report) = own.or_else(|| self.removal(context))?;
         let call = next_call();
-        let expected = self.reports.get(&node).map_or(Revision::ABSENT, |report| report.known.expected);
+        let expected = self.reports.get(&node).map_or(Revision::ABSENT, |report| report.known.expected());
         let name = ObjectName(vec!["backends".to_owned(), node.to_string()]);
         let contents = report.as_ref().map(|(_, contents)| contents.clone());
         self.writing = Some(Writing { call, node, report });
@@ -224,8 +215,7 @@ impl Reports {
             return None;
         }
         let is_gone = |id: &NodeId| id != context.id && !context.live.contains_key(id);
-        let is_there = |report: &Report| report.known.expected != Revision::ABSENT;
-        let mut gone = self.reports.iter().filter(|(id, report)| is_gone(id) && is_there(report));
+        let mut gone = self.reports.iter().filter(|(id, report)| is_gone(id) && report.known.is_there());
         let gone = gone.next().map(|(id, _)| (id.clone(), None));
         self.may_remove = gone.is_some();
         gone
@@ -236,16 +226,18 @@ impl Reports {
         self.may_remove = true;
     }
 
-    /// Reads of objects that a snapshot does not have any more.
+    /// A snapshot is asked for.
+    pub(crate) fn before_snapshot(&mut self) {
+        self.audit_known.before_snapshot();
+        self.reports.values_mut().for_each(|report| report.known.before_snapshot());
+    }
+
+    /// A snapshot has been read, with these objects.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         self.may_remove = true;
-        let is_there = |id: &NodeId| {
-            objects.iter().any(|object| matches!(object.name.0.as_slice(), [name, node] if name == "backends" && **node == **id))
-        };
-        self.reports.retain(|id, _| is_there(id));
-        if !objects.iter().any(|object| object.name.0 == ["audit"]) {
-            self.audit_known.expected = Revision::ABSENT;
-        }
+        let present = nodes_of(objects, "backends");
+        self.reports.retain(|id, report| !report.known.after_snapshot(present.contains(&**id)));
+        self.audit_known.after_snapshot(has_object(objects, "audit"));
     }
 
     /// When an audit is tried again, unless one is under way.

@@ -9,6 +9,8 @@ use crate::{Backend, NodeId, SessionId};
 pub(crate) const FORMAT: &str = "weir-fleet 1";
 /// No object of slots has more entries.
 const MOST_ENTRIES: usize = 1_024;
+/// One more is always possible.
+const MOST_AUDIT: u64 = 1 << 53;
 
 /// What one session of a node has of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +102,7 @@ pub(crate) fn read_report_head(contents: &[u8]) -> Result<ReportHead, String> {
 pub(crate) fn read_report(contents: &[u8]) -> Result<(ReportHead, impl Iterator<Item = &str>), String> {
     let mut lines = lines(contents)?;
     let session = lines.next().and_then(|line| read_session(line.strip_prefix("session ")?));
-    let audit = lines.next().and_then(|line| line.strip_prefix("audit ")?.parse().ok());
+    let audit = lines.next().and_then(|line| line.strip_prefix("audit ").and_then(read_audit_number));
     match (session, audit) {
         (Some(session), Some(audit)) => Ok((ReportHead { session, audit }, lines)),
         _ => Err("the backends of a node cannot be read".to_owned()),
@@ -159,10 +161,14 @@ fn read_entry(line: &str) -> Option<Entry> {
     words.next().is_none().then_some(entry)
 }
 
+fn read_audit_number(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|number| *number <= MOST_AUDIT)
+}
+
 fn read_audit_line(line: &str) -> Option<Audit> {
     let (number, by) = line.strip_prefix("audit ")?.split_once(" by ")?;
     let (node, session) = by.split_once(' ')?;
-    Some(Audit { number: number.parse().ok()?, by: node.into(), session: read_session(session)? })
+    Some(Audit { number: read_audit_number(number)?, by: node.into(), session: read_session(session)? })
 }
 
 fn read_drain_line(line: &str) -> Option<(SessionId, DrainOrder)> {
@@ -223,7 +229,10 @@ mod tests {
         }
         assert!(read_slots(&[0xff]).is_err());
         assert!(read_audit(b"weir-fleet 1\naudit x by a 0000000000000001\n").is_err());
+        assert!(read_audit(b"weir-fleet 1\naudit 18446744073709551615 by a 0000000000000001\n").is_err());
         assert!(read_report_head(b"weir-fleet 1\nsession 0000000000000001\n").is_err());
+        let endless = b"weir-fleet 1\nsession 0000000000000001\naudit 18446744073709551615\n";
+        assert!(read_report_head(endless).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use weir_fleet::{
     Allowance, Backend, BudgetKind, BudgetName, CallId, DrainError, DrainOrder, Event, FleetPools, Node,
     NodeConfig, NodeRecord, NodeState, Object, ObjectName, PeerState, PoolsChange, PoolsError, PoolsInUse,
-    Request, Revision, SessionId, Usage,
+    Request, Revision, SessionId, SharedUsage, Usage,
 };
 
 const LEASE_US: u64 = 10_000_000;
@@ -918,6 +918,67 @@ fn pools_of_a_store_that_was_restored_are_those_that_there_are() {
     bench.put(pools_object(), &huge);
     assert!(bench.node.status(bench.now_us).foreign.is_some());
     assert_eq!(bench.node.pools_revision(), None);
+}
+
+/// `[NAME]` or `[KIND, NODE]`.
+fn object(path: &str) -> ObjectName {
+    ObjectName(path.split('/').map(str::to_owned).collect())
+}
+
+#[test]
+fn a_store_that_was_restored_is_followed_in_all_objects() {
+    let mut bench = Bench::with_budget(10, 3);
+    bench.see("a", 3);
+    bench.use_slots(1, 2);
+    let usage = |amount: u64| format!("weir-fleet 1\nsession 0000000000000003\nclients {amount} 0 0 \n");
+    bench.put(object("usage/a"), &usage(1));
+    bench.put(object("audit"), "weir-fleet 1\naudit 1 by a 0000000000000003\n");
+    bench.put(object("drain/a"), "weir-fleet 1\ndrain 0000000000000003 resume by c\n");
+    let backup = (bench.objects.clone(), bench.revision);
+    // All objects get much later revisions.
+    bench.revision += 1_000;
+    for (name, (_, contents)) in bench.objects.clone() {
+        bench.put(name, std::str::from_utf8(&contents).unwrap());
+    }
+    bench.put(object("audit"), "weir-fleet 1\naudit 9 by a 0000000000000003\n");
+    bench.put(object("drain/b"), "weir-fleet 1\ndrain 0000000000000008 resume by a\n");
+    bench.use_slots(3, 4);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 6 "), "{:?}", bench.text());
+    assert!(bench.objects[&object("backends/b")].1.ends_with(b"audit 9\n"));
+    // Back to what there was; the floors' object was not there yet.
+    let watch = bench.watch.unwrap();
+    (bench.objects, bench.revision) = backup;
+    bench.objects.remove(&object("floors"));
+    bench.node.handle(Event::WatchLost { watch, why: String::new() }, bench.now_us);
+    bench.pass(SECOND);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 6 "), "it needs them and takes them again");
+    assert_eq!(bench.floors(), "b 0000000000000007\n");
+    // What others write from now on is known.
+    let clients = SharedUsage { clients: true, ..SharedUsage::default() };
+    bench.node.set_shared_usage(clients, bench.now_us);
+    bench.put(object("usage/a"), &usage(5));
+    let external: Vec<u64> = bench.node.next_external_usage(bench.now_us).unwrap().into_values().collect();
+    assert_eq!(external, [5]);
+    let _ = bench.node.next_peer_numbers(bench.now_us);
+    bench.put(object("peers"), "weir-fleet 1\n4 a 0000000000000003\n7 b 0000000000000007\n");
+    assert_eq!(bench.node.next_peer_numbers(bench.now_us).unwrap().own, Some(7));
+    bench.put(object("drain/b"), "weir-fleet 1\ndrain 0000000000000007 all-clients by a\n");
+    assert_eq!(bench.node.take_drain_order(), Some(DrainOrder::AllClients));
+    assert!(!bench.objects.contains_key(&object("drain/b")), "it is removed");
+    bench.node.order_drain(1, "a".into(), DrainOrder::Resume, bench.now_us);
+    bench.settle();
+    assert_eq!(bench.node.next_drain_result(), Some((1, Ok(()))));
+    bench.put(object("floors"), "weir-fleet 1\na 0000000000000003\n");
+    bench.pass(SECOND);
+    assert_eq!(bench.floors(), "a 0000000000000003\nb 0000000000000007\n");
+    // Answers are for the highest audit that there ever was: those to earlier ones tell too little.
+    bench.put(object("audit"), "weir-fleet 1\naudit 2 by a 0000000000000003\n");
+    assert!(bench.objects[&object("backends/b")].1.ends_with(b"audit 9\n"));
+    bench.put(object("audit"), "weir-fleet 1\naudit 10 by a 0000000000000003\n");
+    assert!(bench.objects[&object("backends/b")].1.ends_with(b"audit 10\n"));
+    bench.put(slots_object(&pool(0)), "weir-fleet 1\na 0000000000000003 4 4 7\n");
+    bench.use_slots(3, 4);
+    assert!(bench.text().unwrap().contains("b 0000000000000007 3 "), "{:?}", bench.text());
 }
 
 #[test]

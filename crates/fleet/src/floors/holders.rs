@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
+use crate::known::{Known, has_object};
 use crate::ledger::Context;
-use crate::reports::Known;
 use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
 use crate::text::{FORMAT, lines, read_session, shown};
 
@@ -64,11 +64,15 @@ impl Holders {
         Some(outcome)
     }
 
+    /// A snapshot is asked for.
+    pub(super) fn before_snapshot(&mut self) {
+        self.known.before_snapshot();
+    }
+
     /// A snapshot has been read. If it does not have the object, that was first written since, or the store has lost it.
     pub(super) fn after_snapshot(&mut self, objects: &[Object]) {
         (self.retry_us, self.conflicts) = (0, 0);
-        if !objects.iter().any(|object| object.name.0 == [NAME]) {
-            self.known = Known::default();
+        if self.known.after_snapshot(has_object(objects, NAME)) {
             self.is_foreign = false;
             self.lines.clear();
         }
@@ -117,7 +121,7 @@ impl Holders {
 
     /// Writes the object.
     pub(super) fn write(&mut self, lines: Vec<Line>, call: CallId) -> Request {
-        let (expected, contents) = (self.known.expected, Some(write(&lines)));
+        let (expected, contents) = (self.known.expected(), Some(write(&lines)));
         self.writing = Some(Writing { call, expected, lines });
         Request::Swap { call, name: ObjectName(vec![NAME.to_owned()]), expected, contents }
     }
@@ -127,7 +131,7 @@ impl Holders {
         let Some(Writing { lines, .. }) = self.writing.take_if(|writing| writing.call == call) else {
             return false;
         };
-        if self.known.hear(revision, true) {
+        if self.known.wrote(revision, true) {
             self.lines = lines;
         }
         self.conflicts = 0;
@@ -140,7 +144,7 @@ impl Holders {
             return false;
         };
         // What has been written instead may be known already.
-        if expected == self.known.expected {
+        if expected == self.known.expected() {
             self.retry_us = now_us + RETRY_US;
             self.conflicts += 1;
         }

@@ -110,6 +110,10 @@ impl Floors {
         self.holders.heard(object)
     }
 
+    pub(crate) fn before_snapshot(&mut self) {
+        self.holders.before_snapshot();
+    }
+
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         self.holders.after_snapshot(objects);
     }

@@ -337,7 +337,7 @@ impl Ledger {
             let shared = self.config.map(|division| division.shared).or(before).unwrap_or(0);
             entries.insert(place, Entry { node, session, slots: own, wanted, shared });
         }
-        Plan { expected: self.expected, turn, entries }
+        Plan { expected: self.known.expected(), turn, entries }
     }
 }
 

@@ -14,6 +14,7 @@ mod decide;
 
 use crate::budget::{BudgetKind, BudgetName, Division};
 use crate::config::{Allowance, Usage};
+use crate::known::Known;
 use crate::store::{CallId, NodeId, ObjectName, Revision, SessionId};
 use crate::text::{Entry, Slots, read_slots};
 
@@ -42,22 +43,17 @@ pub(crate) struct Ledger {
     /// So many connections of the floor may be open that are of a process that is gone (`floors`).
     suspects: u32,
 
-    /// The highest revision heard of.
-    seen: Revision,
-    /// The highest that the watch has shown: it may still show those up to `seen`, which are known.
+    known: Known,
+    /// The highest revision that the watch has shown: it may still show those up to that which is known.
     shown: Revision,
-    /// What the next swap expects: `seen`, or ABSENT.
-    expected: Revision,
     /// Which node has passed its turn last: it is the last of those equal, where there is not a slot for each.
     turn: Option<NodeId>,
     entries: Vec<Entry>,
     foreign: Option<String>,
-    /// Written since the watch was asked for: what the snapshot says of it is older.
-    is_newer_than_snapshot: bool,
 
-    /// With `seen` when it was sent.
+    /// With the revision that was known when it was sent.
     swap: Option<(CallId, Plan, Revision)>,
-    /// The fewest own slots that a swap of `expected` would leave that is or was under way. One of ABSENT can be carried out later, too, whenever the object is
+    /// The fewest own slots that a swap of the expected revision would leave that is or was under way. One of ABSENT can be carried out later, too, whenever the object is
     /// absent again; it only raises the own entry then.
     unresolved: Option<u32>,
     retry_us: u64,
@@ -99,13 +95,11 @@ impl Ledger {
             config: None,
             floor: 0,
             suspects: 0,
-            seen: Revision::ABSENT,
+            known: Known::default(),
             shown: Revision::ABSENT,
-            expected: Revision::ABSENT,
             turn: None,
             entries: Vec::new(),
             foreign: None,
-            is_newer_than_snapshot: false,
             swap: None,
             unresolved: None,
             retry_us: 0,
@@ -181,7 +175,7 @@ impl Ledger {
     }
 
     pub(crate) fn expected(&self) -> Revision {
-        self.expected
+        self.known.expected()
     }
 
     pub(crate) fn is_swapping(&self) -> bool {
@@ -192,7 +186,7 @@ impl Ledger {
     pub(crate) fn is_blank(&self) -> bool {
         let is_unused = self.usage.open == 0 && matches!(self.excess, 0 | u32::MAX);
         let is_idle = self.swap.is_none() && self.unresolved.is_none() && is_unused;
-        let is_known = self.shown >= self.seen && self.foreign.is_none();
+        let is_known = self.shown >= self.known.seen() && self.foreign.is_none();
         self.config.is_none() && self.entries.is_empty() && is_known && is_idle
     }
 
@@ -282,37 +276,37 @@ impl Ledger {
 impl Ledger {
     /// An object as the watch shows it; false if that is not new.
     pub(crate) fn heard(&mut self, revision: Revision, contents: Option<&[u8]>) -> bool {
-        self.shown = self.shown.max(revision);
-        if revision <= self.seen {
-            return false;
+        let before = self.known.expected();
+        let is_new = self.known.hear(revision, contents.is_some());
+        self.shown = if is_new { revision } else { self.shown.max(revision) };
+        if is_new {
+            self.learn(before, contents);
         }
-        self.seen = revision;
-        self.learn(if contents.is_some() { revision } else { Revision::ABSENT }, contents);
-        true
+        is_new
     }
 
     /// A watch is asked for: what is written from now on may be newer than its snapshot.
     pub(crate) fn before_snapshot(&mut self) {
-        self.is_newer_than_snapshot = false;
+        self.known.before_snapshot();
     }
 
     /// A snapshot that was asked for after [`Ledger::before_snapshot`] has been read; what it has of this object has been heard.
     pub(crate) fn after_snapshot(&mut self, is_present: bool) {
         self.stale_until_us = None;
-        if !is_present && !self.is_newer_than_snapshot {
-            self.shown = self.seen;
-            if self.expected != Revision::ABSENT {
-                self.learn(Revision::ABSENT, None);
+        let before = self.known.expected();
+        if self.known.after_snapshot(is_present) {
+            self.shown = self.known.seen();
+            if before != Revision::ABSENT {
+                self.learn(before, None);
             }
         }
     }
 
-    fn learn(&mut self, expected: Revision, contents: Option<&[u8]>) {
-        if expected != self.expected {
+    fn learn(&mut self, before: Revision, contents: Option<&[u8]>) {
+        if before != self.known.expected() {
             // A swap of the former revision has made this one, or will not be carried out.
             self.unresolved = None;
         }
-        self.expected = expected;
         self.stale_until_us = None;
         let read = contents.map_or(Ok(Slots::default()), read_slots);
         let (slots, foreign) = match read {
@@ -339,7 +333,7 @@ impl Ledger {
         let own = plan.entries.iter().find(|entry| entry.node == *id && entry.session == session);
         let own = own.map_or(0, |entry| entry.slots);
         self.unresolved = Some(self.unresolved.map_or(own, |least| least.min(own)));
-        self.swap = Some((call, plan, self.seen));
+        self.swap = Some((call, plan, self.known.seen()));
         self.update(id, session);
     }
 
@@ -356,11 +350,8 @@ impl Ledger {
     pub(crate) fn swapped(&mut self, call: CallId, revision: Revision, now_us: u64) {
         let Some((plan, _)) = self.end_swap(call) else { return };
         self.written_us = Some(now_us);
-        self.is_newer_than_snapshot = true;
         self.must_claim = false;
-        if revision > self.seen {
-            self.seen = revision;
-            self.expected = if plan.entries.is_empty() { Revision::ABSENT } else { revision };
+        if self.known.wrote(revision, !plan.entries.is_empty()) {
             self.set_turn(plan.turn);
             self.entries = plan.entries;
             self.unresolved = None;
@@ -370,7 +361,7 @@ impl Ledger {
 
     pub(crate) fn conflicted(&mut self, call: CallId, until_us: u64) {
         let Some((_, seen)) = self.end_swap(call) else { return };
-        if seen == self.seen {
+        if seen == self.known.seen() {
             self.stale_until_us = Some(until_us);
         }
     }

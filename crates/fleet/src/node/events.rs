@@ -95,6 +95,17 @@ impl Node {
         self.floors.not_swapped(call, why.is_some(), now_us);
     }
 
+    /// A snapshot is asked for.
+    pub(super) fn before_snapshot(&mut self) {
+        self.ledgers.before_snapshot();
+        self.reports.before_snapshot();
+        self.drains.before_snapshot();
+        self.peers.before_snapshot();
+        self.pools.before_snapshot();
+        self.shared.before_snapshot();
+        self.floors.before_snapshot();
+    }
+
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
         let before = std::mem::take(&mut self.live);
         self.live = nodes.into_iter().collect();

@@ -197,8 +197,7 @@ impl Node {
         }
         let call = self.calls.next();
         self.watch.begin(call);
-        self.ledgers.before_snapshot();
-        self.pools.before_snapshot();
+        self.before_snapshot();
         Some(Request::Watch { call })
     }
 

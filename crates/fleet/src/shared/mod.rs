@@ -7,11 +7,11 @@
 
 pub(crate) mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::known::{Known, nodes_of};
 use crate::ledger::Context;
-use crate::reports::Known;
 use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision};
 use text::{Contents, MOST_BYTES, MOST_FIGURES, MOST_NAME_BYTES};
 
@@ -169,7 +169,7 @@ impl Shared {
             return None;
         }
         if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(node.as_str()) {
-            self.objects.retain(|_, stored| stored.known.expected != Revision::ABSENT);
+            self.objects.retain(|_, stored| stored.known.is_there());
             if self.objects.len() >= MOST_OBJECTS {
                 return Some(Err(format!("usage of more than {MOST_OBJECTS} nodes")));
             }
@@ -194,14 +194,15 @@ impl Shared {
         }))
     }
 
+    /// A snapshot is asked for.
+    pub(crate) fn before_snapshot(&mut self) {
+        self.objects.values_mut().for_each(|stored| stored.known.before_snapshot());
+    }
+
     /// A snapshot has been read, with these objects.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
-        let names = objects.iter().filter_map(|object| match object.name.0.as_slice() {
-            [name, node] if name == NAME => Some(node.as_str()),
-            _ => None,
-        });
-        let present: BTreeSet<&str> = names.collect();
-        self.objects.retain(|node, _| present.contains(&**node));
+        let present = nodes_of(objects, NAME);
+        self.objects.retain(|node, stored| !stored.known.after_snapshot(present.contains(&**node)));
         let figures = self.objects.values().filter_map(|stored| stored.contents.as_ref());
         self.figures = figures.map(|contents| contents.amounts.len()).sum();
         (self.has_read, self.has_changed) = (true, true);
@@ -340,7 +341,7 @@ impl Shared {
             }
             _ => (self.spent.clone().filter(|_| self.retry_us <= context.now_us)?, None),
         };
-        let expected = self.objects.get(&node).map_or(Revision::ABSENT, |stored| stored.known.expected);
+        let expected = self.objects.get(&node).map_or(Revision::ABSENT, |stored| stored.known.expected());
         let (call, bytes) = (next_call(), contents.as_ref().map(text::write));
         if node == *context.id {
             self.written = Some((context.now_us, bytes.as_ref().map_or(0, Vec::len)));
@@ -358,7 +359,7 @@ impl Shared {
         let Some(writing) = self.writing.take_if(|writing| writing.call == call) else { return };
         self.conflicts = 0;
         let stored = self.objects.entry(writing.node).or_default();
-        if stored.known.hear(revision, writing.contents.is_some()) {
+        if stored.known.wrote(revision, writing.contents.is_some()) {
             let [before, now] = [&stored.contents, &writing.contents]
                 .map(|contents| contents.as_ref().map_or(0, |contents| contents.amounts.len()));
             self.figures = self.figures - before + now;
@@ -371,7 +372,7 @@ impl Shared {
     pub(crate) fn not_swapped(&mut self, call: CallId, context: &Context<'_>) {
         let Some(writing) = self.writing.take_if(|writing| writing.call == call) else { return };
         let expected =
-            self.objects.get(&writing.node).map_or(Revision::ABSENT, |stored| stored.known.expected);
+            self.objects.get(&writing.node).map_or(Revision::ABSENT, |stored| stored.known.expected());
         // What has been written instead may be known already.
         if expected == writing.expected {
             self.conflicts += 1;
