@@ -18,6 +18,9 @@ use crate::{CommandError, Control, PoolError};
 /// Behind a command: on all nodes.
 const FLEET: &str = "FLEET";
 
+/// What could not be put into the file is tried again after so long.
+const RETRY_US: u64 = 10_000_000;
+
 /// The longest list of what is refused, in bytes.
 const MOST_REFUSED: usize = 1_000;
 
@@ -36,9 +39,15 @@ pub(crate) struct FleetPoolsState {
     /// Why entries were left out, as it was logged.
     logged: Vec<String>,
     /// Why those in the store could not be put into the file.
-    failure: Option<String>,
+    failure: Option<Failure>,
     /// What the others have been said.
     said: FleetPoolsInUse,
+}
+
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    retry_us: u64,
 }
 
 /// What is to be held on all nodes, or not any more.
@@ -194,6 +203,26 @@ impl Control {
         self.fleet_pools.failure = None;
     }
 
+    /// When it is tried again by itself.
+    pub(crate) fn fleet_pools_deadline(&self) -> Option<u64> {
+        self.fleet_pools.failure.as_ref().map(|failure| failure.retry_us)
+    }
+
+    /// The same, if it is time: the file may be on a disk that was full.
+    pub(crate) fn retry_fleet_pools_when_due(&mut self) {
+        let now_us = self.now_us;
+        let Some(failure) = self.fleet_pools.failure.as_mut().filter(|failure| failure.retry_us <= now_us)
+        else {
+            return;
+        };
+        failure.retry_us = now_us + RETRY_US;
+        if let Some((pools, _)) = self.fleet_pools.store.clone()
+            && self.shared_pools().is_ok()
+        {
+            self.queue_pool_job(Job::Adopt { pools, then: Then::Nothing });
+        }
+    }
+
     /// This node has changed them.
     pub(crate) fn fleet_pools_are(&mut self, pools: &FleetPools) {
         self.fleet_pools.store = Some((pools.clone(), digest(&pools.text)));
@@ -237,7 +266,10 @@ impl Control {
     }
 
     /// They are in the file and in force.
-    pub(crate) fn log_fleet_pools(&mut self, pools: &FleetPools) {
+    pub(crate) fn fleet_pools_adopted(&mut self, pools: &FleetPools) {
+        if self.fleet_pools.failure.take().is_some() {
+            self.report_fleet_pools();
+        }
         let by = if pools.by.is_empty() { "this node" } else { &pools.by };
         self.log(format!("pools of the fleet: revision {} by {by} is in force", pools.revision));
         let refused: Vec<String> =
@@ -251,9 +283,11 @@ impl Control {
 
     /// They could not be put into the file.
     pub(crate) fn fleet_pools_failed(&mut self, pools: &FleetPools, why: &str) {
-        let text = format!("pools of the fleet: revision {} cannot be used: {why}", pools.revision);
-        self.push(Output::Log(Record::new(Level::Error, text)));
-        self.fleet_pools.failure = Some(why.to_owned());
+        if self.fleet_pools.failure.as_ref().is_none_or(|failure| failure.why != why) {
+            let text = format!("pools of the fleet: revision {} cannot be used: {why}", pools.revision);
+            self.push(Output::Log(Record::new(Level::Error, text)));
+        }
+        self.fleet_pools.failure = Some(Failure { why: why.to_owned(), retry_us: self.now_us + RETRY_US });
         self.report_fleet_pools();
     }
 
@@ -392,7 +426,7 @@ impl Control {
         let in_use = match (revision, self.shared_pools(), &self.fleet_pools.failure) {
             (0, ..) => FleetPoolsInUse::default(),
             (_, Err(why), _) => none(why),
-            (_, Ok(()), Some(why)) => none(why),
+            (_, Ok(()), Some(failure)) => none(&failure.why),
             (_, Ok(()), None) if !self.has_fleet_pools(store, *digest) => return,
             (_, Ok(()), None) => {
                 FleetPoolsInUse { revision, paused, uses_none: false, refused: self.refused() }

@@ -147,6 +147,7 @@ impl Control {
             Input::Tick => {}
         }
         self.expire_requests();
+        self.retry_fleet_pools_when_due();
         self.release_late();
         self.sample_when_due();
     }
@@ -160,7 +161,8 @@ impl Control {
     #[must_use]
     pub fn deadline(&self) -> u64 {
         let held = self.held.iter().map(|held| held.until_us).min();
-        let deadline = self.requests.deadline().into_iter().chain(held).min();
+        let deadline =
+            self.requests.deadline().into_iter().chain(held).chain(self.fleet_pools_deadline()).min();
         deadline.map_or(self.next_sample_us, |us| us.min(self.next_sample_us))
     }
 

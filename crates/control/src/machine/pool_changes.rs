@@ -335,7 +335,7 @@ impl Control {
             }
             Some(Step::Adopting(text, pools, then)) => {
                 match self.written(outcome, &text) {
-                    Ok(()) => self.log_fleet_pools(&pools),
+                    Ok(()) => self.fleet_pools_adopted(&pools),
                     Err(why) => self.fleet_pools_failed(&pools, &why.to_string()),
                 }
                 self.adopted(pools.revision, then);

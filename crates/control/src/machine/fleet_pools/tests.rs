@@ -171,6 +171,34 @@ fn without_the_store_only_the_nodes_own_pools_change() {
 }
 
 #[test]
+fn what_cannot_be_written_is_refused_and_tried_again_by_itself() {
+    let mut fixture = Fixture::new(0, "");
+    fixture.disk_is_full = true;
+    fixture.store_has(4, "[databases]\nshared = host=h\n");
+    let refused = "cannot write the pools file p.ini: No space left on device";
+    let writes = fixture.harness.pool_writes.len();
+    for turn in 1..=3 {
+        let due_us = fixture.harness.now_us + 10_000_000;
+        assert!(fixture.harness.control.deadline() <= due_us);
+        fixture.harness.now_us = due_us - 1;
+        fixture.input(Input::Tick);
+        assert_eq!(fixture.harness.pool_writes.len(), writes + turn - 1);
+        fixture.harness.now_us = due_us;
+        fixture.disk_is_full = turn < 3;
+        fixture.input(Input::Tick);
+        assert_eq!(fixture.harness.pool_writes.len(), writes + turn);
+        let said = if turn < 3 { (4, true, refused) } else { (4, false, "") };
+        assert_eq!(fixture.said(), said);
+    }
+    assert!(fixture.names().contains(&"shared".to_owned()));
+    let failures = fixture.harness.log.iter().filter(|record| record.text.contains("cannot be used")).count();
+    assert_eq!(failures, 1, "it is logged once");
+    fixture.harness.now_us += 20_000_000;
+    fixture.input(Input::Tick);
+    assert_eq!(fixture.harness.pool_writes.len(), writes + 3);
+}
+
+#[test]
 fn what_cannot_be_written_is_refused_and_tried_again_by_reload() {
     let mut fixture = Fixture::new(0, "");
     fixture.disk_is_full = true;
