@@ -1434,6 +1434,10 @@ export interface components {
         /** @description The fleet. */
         Fleet: {
             budgets: components["schemas"]["FleetBudgetView"][];
+            /** @description Empty where they are each node's own. */
+            client_limits: components["schemas"]["FleetClientLimitView"][];
+            /** @description How many there are; the answer has 500 at most: those of which most is used. */
+            client_limits_total: number;
             /** @description The `fleet_node` of this process; null if it is no node of a fleet. */
             node: string | null;
             nodes: components["schemas"]["FleetNodeView"][];
@@ -1487,6 +1491,30 @@ export interface components {
              * @description What all nodes would lease.
              */
             wanted_total: number;
+        };
+        /** @description A limit of clients that holds for all nodes together (`fleet_limits`). */
+        FleetClientLimitView: {
+            /**
+             * Format: int64
+             * @description Clients of this node.
+             */
+            clients: number;
+            /** @description The entry; null but of a database. */
+            database: string | null;
+            /**
+             * Format: int64
+             * @description Those of the other nodes, as far as they count here: as they were about a second ago, and none while this node has no lease.
+             */
+            external: number;
+            /** @description `clients` (`max_client_conn`), `database` or `user`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description Over all nodes.
+             */
+            limit: number;
+            /** @description Null but of a user. */
+            user: string | null;
         };
         /** @description A node of the fleet, as this one knows it. */
         FleetNodeView: {

@@ -23,6 +23,7 @@ export type Server = Schemas['Server'];
 export type Fleet = Schemas['Fleet'];
 export type FleetNode = Schemas['FleetNodeView'];
 export type FleetBudget = Schemas['FleetBudgetView'];
+export type FleetClientLimit = Schemas['FleetClientLimitView'];
 export type Cache = Schemas['CacheView'];
 export type PoolSize = Schemas['PoolSizeView'];
 export type PoolSizeHistory = Schemas['PoolSizeHistory'];

@@ -19,3 +19,10 @@ export function nameOf({ database, user, host }: FleetBudget): string {
 export function settingOf(kind: string): string {
   return ({ pool: 'pool_size', database: 'max_db_connections', user: 'max_user_connections' } as Record<string, string>)[kind] ?? kind;
 }
+
+/** The setting that a limit of clients comes of. */
+export function clientSettingOf(kind: string): string {
+  return (
+    ({ clients: 'max_client_conn', database: 'max_db_client_connections', user: 'max_user_client_connections' } as Record<string, string>)[kind] ?? kind
+  );
+}

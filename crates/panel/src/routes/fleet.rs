@@ -1,4 +1,4 @@
-//! The fleet that the process is a node of: its nodes, and the limits of server connections that they share.
+//! The fleet that the process is a node of: its nodes, and the limits of server connections and of clients that they share.
 //! Never changes anything.
 
 use std::cmp::Reverse;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract;
-use control::{FLEET, FLEET_BUDGETS, FleetBudgetColumn, FleetColumn};
+use control::{FLEET, FLEET_BUDGETS, FLEET_LIMITS, FleetBudgetColumn, FleetColumn, FleetLimitColumn};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::routes::Routes;
 use crate::table::{ViewRow, ViewTable};
 
-/// The most limits in an answer.
+/// The most limits of a kind in an answer.
 const MOST: usize = 500;
 
 pub(crate) fn routes() -> Routes {
@@ -100,6 +100,25 @@ struct FleetBudgetView {
     detail: Option<String>,
 }
 
+/// A limit of clients that holds for all nodes together (`fleet_limits`).
+#[derive(Serialize, ToSchema)]
+struct FleetClientLimitView {
+    /// `clients` (`max_client_conn`), `database` or `user`.
+    kind: String,
+    /// The entry; null but of a database.
+    #[schema(required)]
+    database: Option<String>,
+    /// Null but of a user.
+    #[schema(required)]
+    user: Option<String>,
+    /// Over all nodes.
+    limit: u64,
+    /// Clients of this node.
+    clients: u64,
+    /// Those of the other nodes, as far as they count here: as they were about a second ago, and none while this node has no lease.
+    external: u64,
+}
+
 /// The fleet.
 #[derive(Serialize, ToSchema)]
 struct Fleet {
@@ -110,6 +129,10 @@ struct Fleet {
     budgets: Vec<FleetBudgetView>,
     /// How many limits there are; the answer has 500 at most: those with something wrong first, then those that are wanted most.
     total: usize,
+    /// Empty where they are each node's own.
+    client_limits: Vec<FleetClientLimitView>,
+    /// How many there are; the answer has 500 at most: those of which most is used.
+    client_limits_total: usize,
 }
 
 /// Nodes of the fleet and the limits that they share; empty where the process is no node of a fleet.
@@ -120,30 +143,58 @@ async fn fleet(
     extract::State(control_client): extract::State<Arc<ControlClient>>,
     QueryParameters(wanted): QueryParameters<FleetQuery>,
 ) -> Result<Json<Fleet>, Failure> {
-    let (nodes, budgets) = tokio::try_join!(control_client.show(FLEET), control_client.show(FLEET_BUDGETS))?;
-    Ok(Json(Fleet::of(&nodes, &budgets, wanted.database.as_deref())))
+    let (nodes, budgets, limits) = tokio::try_join!(
+        control_client.show(FLEET),
+        control_client.show(FLEET_BUDGETS),
+        control_client.show(FLEET_LIMITS)
+    )?;
+    Ok(Json(Fleet::of(&nodes, &budgets, &limits, wanted.database.as_deref())))
 }
 
 impl Fleet {
-    fn of(nodes: &ViewTable<FleetColumn>, budgets: &ViewTable<FleetBudgetColumn>, database: Option<&str>) -> Fleet {
+    fn of(
+        nodes: &ViewTable<FleetColumn>,
+        budgets: &ViewTable<FleetBudgetColumn>,
+        limits: &ViewTable<FleetLimitColumn>,
+        database: Option<&str>,
+    ) -> Fleet {
         let nodes: Vec<FleetNodeView> = nodes.iter().map(node).collect();
-        let is_wanted = |row: &ViewRow<'_, FleetBudgetColumn>| {
-            database.is_none() || database == row.text(FleetBudgetColumn::Database)
-        };
-        let mut rows: Vec<_> = budgets.iter().filter(is_wanted).enumerate().collect();
-        let total = rows.len();
-        if total > MOST {
-            rows.sort_by_key(|(_, row)| Reverse(rank(row)));
-            rows.truncate(MOST);
-            rows.sort_by_key(|(place, _)| *place);
-        }
+        let is_of_database = |name: Option<&str>| database.is_none() || database == name;
+        let (budgets, total) = first_by_rank(
+            budgets.iter().filter(|row| is_of_database(row.text(FleetBudgetColumn::Database))).collect(),
+            rank,
+        );
+        let (limits, client_limits_total) = first_by_rank(
+            limits.iter().filter(|row| is_of_database(row.text(FleetLimitColumn::Database))).collect(),
+            used_share,
+        );
         Fleet {
             node: nodes.iter().find(|node| node.is_own).map(|node| node.node.clone()),
             nodes,
-            budgets: rows.into_iter().map(|(_, row)| budget(row)).collect(),
+            budgets: budgets.into_iter().map(budget).collect(),
             total,
+            client_limits: limits.into_iter().map(client_limit).collect(),
+            client_limits_total,
         }
     }
+}
+
+/// Those of the highest rank, in the order that they had, and how many there were.
+fn first_by_rank<Row, Rank: Ord>(rows: Vec<Row>, rank: impl Fn(&Row) -> Rank) -> (Vec<Row>, usize) {
+    let total = rows.len();
+    let mut rows: Vec<_> = rows.into_iter().enumerate().collect();
+    if total > MOST {
+        rows.sort_by_key(|(_, row)| Reverse(rank(row)));
+        rows.truncate(MOST);
+        rows.sort_by_key(|(place, _)| *place);
+    }
+    (rows.into_iter().map(|(_, row)| row).collect(), total)
+}
+
+/// How much of a limit of clients is used, in millionths.
+fn used_share(row: &ViewRow<'_, FleetLimitColumn>) -> u64 {
+    use FleetLimitColumn::{Clients, External, Limit};
+    row.number(Clients).saturating_add(row.number(External)).saturating_mul(1_000_000) / row.number(Limit).max(1)
 }
 
 /// The higher, the more worth seeing.
@@ -189,6 +240,18 @@ fn budget(row: ViewRow<'_, FleetBudgetColumn>) -> FleetBudgetView {
     }
 }
 
+fn client_limit(row: ViewRow<'_, FleetLimitColumn>) -> FleetClientLimitView {
+    let text = |column| row.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
+    FleetClientLimitView {
+        kind: row.owned(FleetLimitColumn::Kind),
+        database: text(FleetLimitColumn::Database),
+        user: text(FleetLimitColumn::User),
+        limit: row.number(FleetLimitColumn::Limit),
+        clients: row.number(FleetLimitColumn::Clients),
+        external: row.number(FleetLimitColumn::External),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use messages::Cell;
@@ -199,10 +262,10 @@ mod tests {
 
     #[test]
     fn a_process_without_a_fleet_has_an_empty_one() {
-        let fleet = Fleet::of(&rows_of(&[]), &rows_of(&[]), None);
+        let fleet = Fleet::of(&rows_of(&[]), &rows_of(&[]), &rows_of(&[]), None);
         assert_eq!(
             serde_json::to_value(fleet).expect("JSON"),
-            json!({"node": null, "nodes": [], "budgets": [], "total": 0})
+            json!({"node": null, "nodes": [], "budgets": [], "total": 0, "client_limits": [], "client_limits_total": 0})
         );
     }
 
@@ -228,7 +291,7 @@ mod tests {
             (FleetColumn::Version, Cell::from("")),
             (FleetColumn::Detail, Cell::from("why")),
         ];
-        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[gone, own]), &rows_of(&[]), None)).expect("JSON");
+        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[gone, own]), &rows_of(&[]), &rows_of(&[]), None)).expect("JSON");
         let expected = json!([
             {"node": "c", "is_own": false, "state": "gone", "address": null, "version": null, "clients": null, "servers": null,
              "leased": 0, "wanted": 0, "pools": null, "detail": "why"},
@@ -256,10 +319,10 @@ mod tests {
         let of_user: &[_] = &[(Column::Kind, Cell::from("user")), (Column::User, Cell::from("ann"))];
         let table = rows_of(&[of_database, of_user]);
         let kinds = |database| -> Vec<String> {
-            Fleet::of(&rows_of(&[]), &table, database).budgets.into_iter().map(|budget| budget.kind).collect()
+            Fleet::of(&rows_of(&[]), &table, &rows_of(&[]), database).budgets.into_iter().map(|budget| budget.kind).collect()
         };
         assert_eq!((kinds(None).len(), kinds(Some("app")), kinds(Some("x")).len()), (2, vec!["database".to_owned()], 0));
-        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[]), &table, Some("app"))).expect("JSON");
+        let fleet = serde_json::to_value(Fleet::of(&rows_of(&[]), &table, &rows_of(&[]), Some("app"))).expect("JSON");
         let expected = json!({"kind": "database", "database": "app", "user": null, "host": null, "limit": 60, "floor": 2, "shared": 50,
             "leased": 7, "leased_total": 40, "wanted_total": 55, "orphaned": 3, "detail": null});
         assert_eq!((&fleet["budgets"], &fleet["total"]), (&json!([expected]), &json!(1)));
@@ -280,8 +343,35 @@ mod tests {
         };
         let rows: Vec<_> = (0..600).map(row).collect();
         let rows: Vec<&[_]> = rows.iter().map(Vec::as_slice).collect();
-        let fleet = Fleet::of(&rows_of(&[]), &rows_of(&rows), None);
+        let fleet = Fleet::of(&rows_of(&[]), &rows_of(&rows), &rows_of(&[]), None);
         let names: Vec<_> = fleet.budgets.iter().filter_map(|budget| budget.database.as_deref()).collect();
         assert_eq!((fleet.total, names.len(), names[0], &names[496..]), (600, MOST, "d0", &["d496", "d510", "d520", "d530"][..]));
+    }
+
+    #[test]
+    fn limits_of_clients_have_those_of_this_node_and_of_the_others() {
+        use FleetLimitColumn as Column;
+        let all: &[_] = &[
+            (Column::Kind, Cell::from("clients")),
+            (Column::Limit, Cell::Number(100)),
+            (Column::Clients, Cell::Number(7)),
+            (Column::External, Cell::Number(5)),
+        ];
+        let of_user: &[_] = &[(Column::Kind, Cell::from("user")), (Column::User, Cell::from("ann")), (Column::Limit, Cell::Number(3))];
+        let fleet = Fleet::of(&rows_of(&[]), &rows_of(&[]), &rows_of(&[all, of_user]), None);
+        let expected = json!([
+            {"kind": "clients", "database": null, "user": null, "limit": 100, "clients": 7, "external": 5},
+            {"kind": "user", "database": null, "user": "ann", "limit": 3, "clients": 0, "external": 0},
+        ]);
+        let fleet = serde_json::to_value(fleet).expect("JSON");
+        assert_eq!((&fleet["client_limits"], &fleet["client_limits_total"]), (&expected, &json!(2)));
+        let many = |place: u64| -> Vec<(Column, Cell)> {
+            let used = if place == 590 { 10 } else { 1 };
+            vec![(Column::Database, Cell::from(format!("d{place}").as_str())), (Column::Limit, Cell::Number(10)), (Column::Clients, Cell::Number(used))]
+        };
+        let rows: Vec<_> = (0..600).map(many).collect();
+        let rows: Vec<&[_]> = rows.iter().map(Vec::as_slice).collect();
+        let limits = Fleet::of(&rows_of(&[]), &rows_of(&[]), &rows_of(&rows), None).client_limits;
+        assert_eq!((limits.len(), limits[MOST - 1].database.as_deref()), (MOST, Some("d590")));
     }
 }
