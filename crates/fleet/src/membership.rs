@@ -1,6 +1,7 @@
 //! Whether the node has a lease, and until when it is sure of that: joining, renewing, leaving.
 //!
-//! A session of which the node is not sure any more is over for good: it joins again with another one.
+//! A session of which the node is not sure any more is over for good: it joins again with another one. So is one whose request to join was not answered: the store
+//! may carry that out much later, and a session that is over does not come back.
 
 use crate::config::{Handover, HeldFloors};
 use crate::store::{CallId, Event, NodeRecord, Request, SessionId};
@@ -14,7 +15,7 @@ const RENEW_RETRY_US: u64 = 500_000;
 /// The lease is taken for shorter than it is by at least this, and by at least a fifth: clocks differ, and a connection that is being opened needs time.
 const LEAST_MARGIN_US: u64 = 1_000_000;
 const MARGIN_PART: u64 = 5;
-/// Earlier sessions that are known to be the node's own.
+/// Earlier sessions that are known to be the node's own, and attempts to join.
 const MOST_EARLIER: usize = 16;
 
 /// What has become of the membership by a step.
@@ -59,6 +60,8 @@ enum Phase {
 pub(crate) struct Membership {
     session: SessionId,
     earlier: Vec<SessionId>,
+    /// Sessions that may have joined or may still join, and had nothing to do.
+    attempted: Vec<SessionId>,
     phase: Phase,
     retry_after_us: u64,
     lease_us: u64,
@@ -76,6 +79,7 @@ impl Membership {
         Membership {
             session,
             earlier: Vec::new(),
+            attempted: Vec::new(),
             phase,
             retry_after_us,
             lease_us,
@@ -283,7 +287,7 @@ impl Membership {
             self.phase = Phase::Out { retry_us: now_us, is_recorded: true };
             return None;
         }
-        if self.earlier.contains(&by.session) {
+        if self.earlier.contains(&by.session) || self.attempted.contains(&by.session) {
             self.phase = Phase::Clearing { call };
             return Some(Request::Leave { call, session: by.session });
         }
@@ -307,6 +311,10 @@ impl Membership {
             }
             Phase::Ending { .. } => self.phase = Phase::Left,
             _ => {
+                if matches!(self.phase, Phase::Joining { .. }) {
+                    remember(&mut self.attempted, self.session);
+                    self.session = next_session(self.session);
+                }
                 self.set_alone(why, now_us);
                 self.phase = Phase::Out { retry_us: now_us + self.retry_after_us, is_recorded: false };
                 self.retry_after_us = (self.retry_after_us * 2).min(RETRY_US.1);
@@ -315,10 +323,7 @@ impl Membership {
     }
 
     fn end_session(&mut self, why: &str, now_us: u64) {
-        if self.earlier.len() >= MOST_EARLIER {
-            self.earlier.remove(0);
-        }
-        self.earlier.push(self.session);
+        remember(&mut self.earlier, self.session);
         self.session = next_session(self.session);
         self.set_alone(why, now_us);
         self.phase = Phase::Out { retry_us: now_us, is_recorded: false };
@@ -329,6 +334,14 @@ impl Membership {
         self.alone = Some((since_us, why.to_owned()));
         self.taken = None;
     }
+}
+
+/// The latest only.
+fn remember(sessions: &mut Vec<SessionId>, session: SessionId) {
+    if sessions.len() >= MOST_EARLIER {
+        sessions.remove(0);
+    }
+    sessions.push(session);
 }
 
 fn margin_us(lease_us: u64) -> u64 {
