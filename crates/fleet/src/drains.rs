@@ -112,10 +112,21 @@ impl Drains {
         self.known.values_mut().for_each(|order| order.known.before_snapshot());
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.known.values_mut().for_each(|order| order.known.at_snapshot(revision));
+    }
+
     /// A snapshot has been read, with these objects.
-    pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
+    pub(crate) fn after_snapshot(&mut self, objects: &[Object], own: &NodeId) {
         let present = nodes_of(objects, "drain");
-        self.known.retain(|id, order| !order.known.after_snapshot(present.contains(&**id)));
+        // The answer to a write may still come, and be older.
+        let written = self.writing.as_ref().map(|(_, pending)| &pending.node);
+        let is_removing = self.removing.is_some();
+        self.known.retain(|id, order| {
+            let is_gone = order.known.after_snapshot(present.contains(&**id));
+            !is_gone || written == Some(id) || is_removing && **id == **own
+        });
     }
 
     /// The next write.
@@ -127,8 +138,7 @@ impl Drains {
         if self.writing.is_some() || self.removing.is_some() || context.now_us < self.retry_us {
             return None;
         }
-        let expected = |node: &NodeId| self.known.get(node).map_or(Revision::ABSENT, Order::expected);
-        let own = expected(context.id);
+        let own = self.known.get(context.id).map_or(Revision::ABSENT, Order::expected);
         if own != Revision::ABSENT {
             let call = next_call();
             self.removing = Some(call);
@@ -141,7 +151,8 @@ impl Drains {
             };
             let call = next_call();
             let contents = write_drain(record.session, pending.order, context.id);
-            let request = swap(call, &pending.node, expected(&pending.node), Some(contents));
+            let expected = self.known.entry(pending.node.clone()).or_default().expected();
+            let request = swap(call, &pending.node, expected, Some(contents));
             self.writing = Some((call, pending));
             return Some(request);
         }

@@ -1,7 +1,8 @@
 //! Which revision of an object is known, and what a swap of it has to expect.
 //!
-//! A watch and the answers to swaps may tell of a revision twice, and late: a lower one than that which is known is not new. A snapshot has the word, unless a write has been answered
-//! since it was asked for: a store that was restored from a backup has lower revisions. The answers to swaps are not believed there, as they may come from before; the watch shows the same.
+//! The watch and the answers to swaps tell of a revision twice, and late: a lower one than that which is known is not new. A snapshot has the word about what was written
+//! before it: a store that was restored from a backup has lower revisions than those that are known. The answers to swaps are not believed there until they are
+//! higher than all before, as they may come from before; the watch shows the same.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +12,14 @@ use crate::store::{Object, Revision};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     seen: Revision,
-    /// Of all times.
-    highest: Revision,
+    /// What a swap has to expect.
     expected: Revision,
-    /// A snapshot is asked for, and no write has been answered since.
-    is_rereading: bool,
+    /// Of all times, those of snapshots included.
+    highest: Revision,
+    /// Of the last write that was answered since a snapshot was asked for.
+    written: Revision,
+    /// A snapshot is read that has the word.
+    is_reading: bool,
 }
 
 impl Known {
@@ -36,7 +40,7 @@ impl Known {
 
     /// The watch, or a snapshot, has this revision. False if it is not new.
     pub(crate) fn hear(&mut self, revision: Revision, is_there: bool) -> bool {
-        let is_new = revision > self.seen || self.is_rereading;
+        let is_new = revision > self.seen || self.is_reading;
         if is_new {
             self.seen = revision;
             self.highest = self.highest.max(revision);
@@ -49,7 +53,7 @@ impl Known {
     pub(crate) fn wrote(&mut self, revision: Revision, is_there: bool) -> bool {
         let is_new = revision > self.highest;
         if is_new {
-            self.is_rereading = false;
+            self.written = revision;
             self.hear(revision, is_there);
         }
         is_new
@@ -57,14 +61,20 @@ impl Known {
 
     /// A snapshot is asked for.
     pub(crate) fn before_snapshot(&mut self) {
-        self.is_rereading = true;
+        self.written = Revision::ABSENT;
     }
 
-    /// The snapshot has been read; what it has of this object has been heard. True if the object is not in it, and was not written since.
+    /// It has come, with this revision: what it has of the object is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.is_reading = self.written <= revision;
+        self.highest = self.highest.max(revision);
+    }
+
+    /// It has been read. True if the object is not in it, and was not written since.
     pub(crate) fn after_snapshot(&mut self, is_present: bool) -> bool {
-        let is_gone = std::mem::take(&mut self.is_rereading) && !is_present;
+        let is_gone = std::mem::take(&mut self.is_reading) && !is_present;
         if is_gone {
-            *self = Known { highest: self.highest, ..Known::default() };
+            (self.seen, self.expected) = (Revision::ABSENT, Revision::ABSENT);
         }
         is_gone
     }
@@ -94,6 +104,13 @@ mod tests {
         known
     }
 
+    /// A snapshot that has the object with this revision, or not at all. Whether that was new, or the object gone.
+    fn read(known: &mut Known, snapshot: u64, object: Option<u64>) -> bool {
+        known.at_snapshot(Revision(snapshot));
+        let is_new = object.is_some_and(|revision| known.hear(Revision(revision), true));
+        known.after_snapshot(object.is_some()) || is_new
+    }
+
     #[test]
     fn what_is_told_twice_or_late_is_not_new() {
         let mut known = known(7);
@@ -108,40 +125,50 @@ mod tests {
     fn a_snapshot_has_the_word() {
         let mut known = known(7);
         known.before_snapshot();
-        assert!(known.hear(Revision(3), true));
-        assert!(!known.after_snapshot(true));
-        assert_eq!(known.expected(), Revision(3));
-        assert!(!known.hear(Revision(2), true), "from now on later ones are new");
+        assert!(read(&mut known, 3, Some(2)));
+        assert_eq!(known.expected(), Revision(2));
+        assert!(!known.hear(Revision(1), true), "from now on later ones are new");
         known.before_snapshot();
-        assert!(known.after_snapshot(false));
+        assert!(read(&mut known, 4, None));
         assert_eq!((known.seen(), known.expected()), (Revision::ABSENT, Revision::ABSENT));
-        assert!(!known.after_snapshot(false), "no snapshot was asked for");
+        assert!(!known.after_snapshot(false), "no snapshot was read");
     }
 
     #[test]
     fn an_answer_from_before_a_store_was_restored_is_not_believed() {
-        for is_present in [true, false] {
+        for object in [Some(3), None] {
             let mut known = known(7);
             known.before_snapshot();
             assert!(!known.wrote(Revision(6), true));
-            assert_eq!(is_present && known.hear(Revision(3), true), is_present);
-            assert_eq!(known.after_snapshot(is_present), !is_present);
+            assert!(read(&mut known, 3, object));
             assert!(!known.wrote(Revision(7), true));
-            assert_eq!(known.seen(), if is_present { Revision(3) } else { Revision::ABSENT });
+            assert_eq!(known.seen(), Revision(object.unwrap_or(0)));
             assert!(known.hear(Revision(4), true));
             assert!(known.wrote(Revision(8), true));
         }
     }
 
     #[test]
-    fn a_write_that_was_answered_since_it_was_asked_for_is_later() {
-        for is_present in [true, false] {
+    fn a_write_that_a_snapshot_does_not_have_is_later() {
+        for object in [Some(7), None] {
             let mut known = known(7);
             known.before_snapshot();
-            assert!(known.wrote(Revision(8), true));
-            assert!(!is_present || !known.hear(Revision(7), true));
-            assert!(!known.after_snapshot(is_present));
-            assert_eq!(known.expected(), Revision(8));
+            assert!(known.wrote(Revision(9), true));
+            assert!(!read(&mut known, 8, object));
+            assert_eq!(known.expected(), Revision(9));
+        }
+    }
+
+    #[test]
+    fn a_write_before_a_snapshot_may_have_been_undone_since() {
+        for (is_answered, is_late) in [(true, false), (false, true)] {
+            let mut known = known(7);
+            known.before_snapshot();
+            assert!(!is_answered || known.wrote(Revision(9), true));
+            assert!(read(&mut known, 12, None), "it was removed by 10, 11 or 12");
+            assert!(!is_late || !known.wrote(Revision(9), true));
+            assert!(!known.is_there());
+            assert!(known.hear(Revision(13), true));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::budget::{BudgetName, Division};
 use crate::ledger::{Context, Ledger, Plan, budget_of, object_of};
-use crate::store::{CallId, NodeId, Object, ObjectName, Request, SessionId};
+use crate::store::{CallId, NodeId, Object, ObjectName, Request, Revision, SessionId};
 
 /// Budgets that only other nodes have pools of are followed up to this number.
 const MOST_UNCONFIGURED: usize = 20_000;
@@ -261,6 +261,11 @@ impl Ledgers {
     /// A snapshot is asked for.
     pub(crate) fn before_snapshot(&mut self) {
         self.slots.iter_mut().flatten().for_each(|slot| slot.ledger.before_snapshot());
+    }
+
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.ledger.at_snapshot(revision));
     }
 
     /// A snapshot has been read, in which these budgets had objects.

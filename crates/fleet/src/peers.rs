@@ -132,6 +132,11 @@ impl Peers {
         self.known.before_snapshot();
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.known.at_snapshot(revision);
+    }
+
     /// A snapshot has been read. If it does not have the object, that was removed, or was first written since.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         (self.has_changed, self.retry_us, self.conflicts) = (true, 0, 0);
@@ -436,6 +441,7 @@ mod tests {
         assert_eq!(bench.heard(7, "4 b 0000000000000001\n"), Ok(()));
         let _ = bench.with(Peers::next_numbers);
         bench.peers.before_snapshot();
+        bench.peers.at_snapshot(Revision(8));
         bench.peers.after_snapshot(&[]);
         for turn in 0..6 {
             assert!(!bench.peers.take_stale(), "{turn}");

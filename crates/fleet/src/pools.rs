@@ -162,6 +162,11 @@ impl Pools {
         self.known.before_snapshot();
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.known.at_snapshot(revision);
+    }
+
     /// It has been read.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         if self.known.after_snapshot(has_object(objects, NAME)) {

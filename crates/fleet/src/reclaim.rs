@@ -14,7 +14,8 @@
 //!   leaves out of its reports all backends of budgets in which its excess may pass the cover by its entry of S' (`Ledger::is_covered`): so if one is in the report,
 //!   P needs no cover by E at all. Otherwise all are in `unknown`: P's excess is at most `unknown` less its floor, and P's other entries are lowered by the same
 //!   rule, each as if it were the only one. Several orphaned entries may thus be kept for the same backends; that is cautious, and ends when the backends do.
-//! - A process's floor covers backends only once: where a live session has the node's id, that one uses the floor, and nothing is subtracted.
+//! - A process's floor covers backends only once: where a live session has the node's id, that one uses the floor, and nothing is subtracted. Nor is it of a process that holds
+//!   no floors (`floors`): another one may begin in its place and use them. If the line is removed by one that begins, all that P has are suspects there.
 //! - The list is older than the reports: a backend of a live node that is in the list and not in its report has been closed, or its process id is not known yet. Then
 //!   it counts as unknown. A backend whose process id was used again in between is gone.
 
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::budget::BudgetName;
+use crate::floors::Floors;
 use crate::ledger::{Context, Plan};
 use crate::ledgers::{Index, Ledgers};
 use crate::reports::Reports;
@@ -144,13 +146,13 @@ impl Reclaim {
     pub(crate) fn poll(
         &mut self,
         ledgers: &mut Ledgers,
-        reports: &mut Reports,
+        (reports, floors): (&mut Reports, &Floors),
         context: &Context<'_>,
         lease_us: u64,
         mut next_call: impl FnMut() -> CallId,
     ) -> Option<Request> {
         self.expire(reports, context);
-        self.evaluate(ledgers, reports, context);
+        self.evaluate(ledgers, reports, floors, context);
         while let Some((at, plan)) = self.plans.pop() {
             let is_same = ledgers
                 .get(at)
@@ -274,7 +276,7 @@ impl Reclaim {
         }
     }
 
-    fn evaluate(&mut self, ledgers: &Ledgers, reports: &Reports, context: &Context<'_>) {
+    fn evaluate(&mut self, ledgers: &Ledgers, reports: &Reports, floors: &Floors, context: &Context<'_>) {
         let Round::Waiting { budgets, audit, .. } = &self.round else { return };
         if !reports.missing(*audit, context).is_empty() {
             return;
@@ -288,10 +290,11 @@ impl Reclaim {
             let unknown = u32::try_from(unknown).unwrap_or(u32::MAX);
             let Some(ledger) = ledgers.get(listed.at) else { continue };
             let floor = ledger.division().map_or(0, |division| division.floor);
+            let floor = |node: &NodeId| if floors.has_holder(node) { floor } else { 0 };
             let entries: Vec<Entry> = ledger
                 .entries()
                 .iter()
-                .filter_map(|entry| lowered(entry, listed, unknown, floor, context))
+                .filter_map(|entry| lowered(entry, listed, unknown, floor(&entry.node), context))
                 .collect();
             still += entries
                 .iter()

@@ -197,7 +197,7 @@ impl Reports {
         let own = self.own_write(context).cloned().map(|answer| (context.id.clone(), Some(answer)));
         let (node, report) = own.or_else(|| self.removal(context))?;
         let call = next_call();
-        let expected = self.reports.get(&node).map_or(Revision::ABSENT, |report| report.known.expected());
+        let expected = self.reports.entry(node.clone()).or_default().known.expected();
         let name = ObjectName(vec!["backends".to_owned(), node.to_string()]);
         let contents = report.as_ref().map(|(_, contents)| contents.clone());
         self.writing = Some(Writing { call, node, report });
@@ -232,11 +232,25 @@ impl Reports {
         self.reports.values_mut().for_each(|report| report.known.before_snapshot());
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.audit_known.at_snapshot(revision);
+        self.reports.values_mut().for_each(|report| report.known.at_snapshot(revision));
+    }
+
     /// A snapshot has been read, with these objects.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         self.may_remove = true;
         let present = nodes_of(objects, "backends");
-        self.reports.retain(|id, report| !report.known.after_snapshot(present.contains(&**id)));
+        let written = self.writing.as_ref().map(|writing| &writing.node);
+        self.reports.retain(|id, report| {
+            let is_gone = report.known.after_snapshot(present.contains(&**id));
+            if is_gone {
+                (report.head, report.contents) = (None, Vec::new());
+            }
+            // The answer to a write may still come, and be older.
+            !is_gone || written == Some(id)
+        });
         self.audit_known.after_snapshot(has_object(objects, "audit"));
     }
 

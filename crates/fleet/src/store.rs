@@ -107,8 +107,8 @@ pub enum Event {
     Expired { call: CallId },
     /// The node is removed.
     Left { call: CallId },
-    /// Everything there is.
-    Snapshot { call: CallId, nodes: Vec<(NodeId, NodeRecord)>, objects: Vec<Object> },
+    /// Everything there is; objects as of this revision: those written later have higher ones.
+    Snapshot { call: CallId, revision: Revision, nodes: Vec<(NodeId, NodeRecord)>, objects: Vec<Object> },
     /// A node has come, or its record has changed.
     NodeSeen { watch: CallId, id: NodeId, record: NodeRecord },
     /// A node's lease is over, or it has left.

@@ -121,7 +121,7 @@ impl Bench {
                     revision: *revision,
                     contents: Some(contents.clone()),
                 });
-                Event::Snapshot { call, nodes, objects: objects.collect() }
+                Event::Snapshot { call, revision: Revision(self.revision), nodes, objects: objects.collect() }
             }
             Request::Swap { call, name, expected, contents } => {
                 let present = self.objects.get(&name).map_or(Revision::ABSENT, |(revision, _)| *revision);
@@ -350,6 +350,28 @@ fn a_lost_lease_ends_the_session_and_its_slots_are_taken_over_by_a_swap() {
 }
 
 #[test]
+fn a_request_to_join_that_was_not_answered_is_not_made_again_with_its_session() {
+    let mut bench = Bench::new(Node::new(config("b", 2), SessionId(7), 1_000));
+    bench.is_up = false;
+    bench.settle();
+    let Some(Request::Join { call, record: first }) = bench.requests.pop() else { panic!("no join") };
+    bench.node.handle(Event::Unanswered { call, why: "late".to_owned() }, bench.now_us);
+    bench.pass(SECOND);
+    let Some(Request::Join { call, record: second }) = bench.requests.pop() else { panic!("no join") };
+    assert_ne!(first.session, second.session);
+    // The first one was carried out after all: its record is removed.
+    bench.records.insert("b".to_owned(), first.clone());
+    bench.is_up = true;
+    bench.answer(Request::Join { call, record: second.clone() });
+    bench.settle();
+    let is_removal =
+        |request: &Request| matches!(request, Request::Leave { session, .. } if *session == first.session);
+    assert!(bench.requests.iter().any(is_removal));
+    assert_eq!(bench.records["b"].session, second.session);
+    assert_eq!(bench.node.status(bench.now_us).state, NodeState::Joined { is_watching: true });
+}
+
+#[test]
 fn another_process_with_the_id_leaves_the_floor() {
     let mut node = Node::new(config("b", 2), SessionId(7), 1_000);
     node.set_budgets(&[(pool(0), 10)], 1_000);
@@ -394,7 +416,16 @@ fn the_smallest_shared_part_counts() {
 
 #[test]
 fn orphans_are_kept_for_backends_that_no_live_node_has() {
+    // Three that are unknown, of which the floor of the node that is gone covers one, if it has floors: else another process may begin in its place, with its own.
+    keeps_orphans(true, 2);
+    keeps_orphans(false, 3);
+}
+
+fn keeps_orphans(has_floors: bool, kept: u32) {
     let mut bench = Bench::with_budget(10, 2);
+    if has_floors {
+        bench.put(object("floors"), "weir-fleet 1\na 0000000000000003\nb 0000000000000007\n");
+    }
     let backends =
         |pids: &[u32]| pids.iter().map(|pid| Backend { server: "s".into(), pid: *pid }).collect::<Vec<_>>();
     bench.own = backends(&[1]);
@@ -410,8 +441,7 @@ fn orphans_are_kept_for_backends_that_no_live_node_has() {
     assert_eq!(status.budgets[0].orphaned, 6);
     assert_eq!(status.nodes.iter().find(|node| &*node.id == "a").unwrap().state, PeerState::Gone);
     bench.pass(2 * SECOND);
-    // Three that are unknown, of which the floor of the node that is gone covers one.
-    assert_eq!(bench.text().unwrap(), "weir-fleet 1\na 0000000000000003 2 6 8\n");
+    assert_eq!(bench.text().unwrap(), format!("weir-fleet 1\na 0000000000000003 {kept} 6 8\n"));
     bench.lists.insert(pool(0), backends(&[1]));
     bench.pass(20 * SECOND);
     assert_eq!(bench.text(), None);

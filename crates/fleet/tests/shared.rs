@@ -145,7 +145,12 @@ impl World {
                     revision: *revision,
                     contents: Some(contents.clone()),
                 };
-                Event::Snapshot { call, nodes, objects: self.objects.iter().map(object).collect() }
+                Event::Snapshot {
+                    call,
+                    revision: Revision(self.revision),
+                    nodes,
+                    objects: self.objects.iter().map(object).collect(),
+                }
             }
             Request::Swap { call, name: of, expected, contents } => {
                 let found = self.objects.get(&of).map_or(Revision::ABSENT, |(revision, _)| *revision);

@@ -96,7 +96,12 @@ impl Store {
             revision: *revision,
             contents: Some(contents.clone()),
         };
-        Event::Snapshot { call, nodes, objects: self.objects.iter().map(object).collect() }
+        Event::Snapshot {
+            call,
+            revision: Revision(self.revision),
+            nodes,
+            objects: self.objects.iter().map(object).collect(),
+        }
     }
 
     /// Removes the node if its lease is over.

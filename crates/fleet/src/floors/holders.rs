@@ -69,6 +69,11 @@ impl Holders {
         self.known.before_snapshot();
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(super) fn at_snapshot(&mut self, revision: Revision) {
+        self.known.at_snapshot(revision);
+    }
+
     /// A snapshot has been read. If it does not have the object, that was first written since, or the store has lost it.
     pub(super) fn after_snapshot(&mut self, objects: &[Object]) {
         (self.retry_us, self.conflicts) = (0, 0);
@@ -89,6 +94,11 @@ impl Holders {
     /// Whether the present session is in it.
     pub(super) fn has_own(&self, context: &Context<'_>) -> bool {
         self.lines.iter().any(|line| line.node == *context.id && line.session == context.session)
+    }
+
+    /// Whether a session of this node is in it.
+    pub(super) fn has_node(&self, node: &NodeId) -> bool {
+        self.lines.iter().any(|line| line.node == *node)
     }
 
     /// The lines with that of the present session, and whether others were removed for it. None: the live nodes are as many as may have floors.

@@ -23,7 +23,7 @@ use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::reports::Reports;
 use crate::status::FloorStatus;
-use crate::store::{Backend, CallId, Object, Request, Revision, SessionId};
+use crate::store::{Backend, CallId, NodeId, Object, Request, Revision, SessionId};
 use holders::Holders;
 use proof::Proof;
 
@@ -102,6 +102,11 @@ impl Floors {
         self.is_held
     }
 
+    /// Whether a process of this name may have connections by its floors.
+    pub(crate) fn has_holder(&self, node: &NodeId) -> bool {
+        self.holders.has_node(node)
+    }
+
     pub(crate) fn hand_over(&self) -> HeldFloors {
         if self.is_held { HeldFloors::All } else { HeldFloors::Of(self.proof.proven()) }
     }
@@ -112,6 +117,11 @@ impl Floors {
 
     pub(crate) fn before_snapshot(&mut self) {
         self.holders.before_snapshot();
+    }
+
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.holders.at_snapshot(revision);
     }
 
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {

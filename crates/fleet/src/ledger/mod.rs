@@ -290,6 +290,11 @@ impl Ledger {
         self.known.before_snapshot();
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.known.at_snapshot(revision);
+    }
+
     /// A snapshot that was asked for after [`Ledger::before_snapshot`] has been read; what it has of this object has been heard.
     pub(crate) fn after_snapshot(&mut self, is_present: bool) {
         self.stale_until_us = None;

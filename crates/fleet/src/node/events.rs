@@ -7,7 +7,7 @@ use crate::drains::Drains;
 use crate::ledger::Context;
 use crate::ledgers::Index;
 use crate::membership::Turn;
-use crate::store::{CallId, Event, NodeId, NodeRecord, Object};
+use crate::store::{CallId, Event, NodeId, NodeRecord, Object, Revision};
 use crate::text::Entry;
 
 /// A swap met a change that the watch does not show: everything is read again after this.
@@ -47,7 +47,8 @@ impl Node {
                     }
                 }
             }
-            Event::Snapshot { call, nodes, objects } if self.watch.has_read(call) => {
+            Event::Snapshot { call, revision, nodes, objects } if self.watch.has_read(call) => {
+                self.at_snapshot(revision);
                 self.snapshot(nodes, &objects, now_us);
             }
             Event::NodeSeen { watch, id, record } if self.watch.is_of(watch) => {
@@ -106,6 +107,17 @@ impl Node {
         self.floors.before_snapshot();
     }
 
+    /// It has come.
+    fn at_snapshot(&mut self, revision: Revision) {
+        self.ledgers.at_snapshot(revision);
+        self.reports.at_snapshot(revision);
+        self.drains.at_snapshot(revision);
+        self.peers.at_snapshot(revision);
+        self.pools.at_snapshot(revision);
+        self.shared.at_snapshot(revision);
+        self.floors.at_snapshot(revision);
+    }
+
     fn snapshot(&mut self, nodes: Vec<(NodeId, NodeRecord)>, objects: &[Object], now_us: u64) {
         let before = std::mem::take(&mut self.live);
         self.live = nodes.into_iter().collect();
@@ -119,7 +131,7 @@ impl Node {
             objects.iter().filter_map(|object| self.changed(object, now_us)).collect();
         self.ledgers.after_snapshot(&present);
         self.reports.after_snapshot(objects);
-        self.drains.after_snapshot(objects);
+        self.drains.after_snapshot(objects, &self.config.id);
         self.peers.after_snapshot(objects);
         self.pools.after_snapshot(objects);
         self.shared.after_snapshot(objects);

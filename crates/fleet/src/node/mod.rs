@@ -211,8 +211,8 @@ impl Node {
             return request;
         }
         if context.can_swap {
-            let request =
-                self.reclaim.poll(&mut self.ledgers, &mut self.reports, &context, lease_us, || calls.next());
+            let known = (&mut self.reports, &self.floors);
+            let request = self.reclaim.poll(&mut self.ledgers, known, &context, lease_us, || calls.next());
             let request = request.or_else(|| self.reports.poll(&context, || calls.next()));
             let request = request.or_else(|| self.drains.poll(&context, || calls.next()));
             let request = request.or_else(|| self.peers.poll(&context, || calls.next()));

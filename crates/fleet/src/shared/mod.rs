@@ -199,10 +199,23 @@ impl Shared {
         self.objects.values_mut().for_each(|stored| stored.known.before_snapshot());
     }
 
+    /// It has come, with this revision; what it has is heard next.
+    pub(crate) fn at_snapshot(&mut self, revision: Revision) {
+        self.objects.values_mut().for_each(|stored| stored.known.at_snapshot(revision));
+    }
+
     /// A snapshot has been read, with these objects.
     pub(crate) fn after_snapshot(&mut self, objects: &[Object]) {
         let present = nodes_of(objects, NAME);
-        self.objects.retain(|node, stored| !stored.known.after_snapshot(present.contains(&**node)));
+        // The answer to a write may still come, and be older.
+        let written = self.writing.as_ref().map(|writing| &writing.node);
+        self.objects.retain(|node, stored| {
+            let is_gone = stored.known.after_snapshot(present.contains(&**node));
+            if is_gone {
+                stored.contents = None;
+            }
+            !is_gone || written == Some(node)
+        });
         let figures = self.objects.values().filter_map(|stored| stored.contents.as_ref());
         self.figures = figures.map(|contents| contents.amounts.len()).sum();
         (self.has_read, self.has_changed) = (true, true);
@@ -341,7 +354,7 @@ impl Shared {
             }
             _ => (self.spent.clone().filter(|_| self.retry_us <= context.now_us)?, None),
         };
-        let expected = self.objects.get(&node).map_or(Revision::ABSENT, |stored| stored.known.expected());
+        let expected = self.objects.entry(node.clone()).or_default().known.expected();
         let (call, bytes) = (next_call(), contents.as_ref().map(text::write));
         if node == *context.id {
             self.written = Some((context.now_us, bytes.as_ref().map_or(0, Vec::len)));

@@ -148,7 +148,8 @@ impl Watching<'_> {
                 _ => break,
             }
         }
-        self.send(Event::Snapshot { call: self.call, nodes, objects }).await;
+        let at = revision_of(revision);
+        self.send(Event::Snapshot { call: self.call, revision: at, nodes, objects }).await;
         Ok(revision)
     }
 

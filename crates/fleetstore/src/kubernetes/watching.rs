@@ -109,7 +109,7 @@ impl Watching<'_> {
         found.iter().for_each(|lease| heard.add(lease.record.session));
         heard.leases.replace(found, Instant::now());
         let changes = Stream::begin(requests, maps, revision, None).await?;
-        self.send(Event::Snapshot { call: self.call, nodes, objects }).await;
+        self.send(Event::Snapshot { call: self.call, revision, nodes, objects }).await;
         Ok((changes, leases))
     }
 

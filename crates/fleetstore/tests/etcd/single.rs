@@ -11,7 +11,9 @@ fn a_node_joins_renews_and_leaves_and_others_see_it() {
         let etcd = Cluster::start(1, &[]).await;
         let (mut a, mut b) = (etcd.fleet("a"), etcd.fleet("b"));
         let (watch, snapshot) = b.watch().await;
-        assert_eq!(snapshot, Event::Snapshot { call: watch, nodes: Vec::new(), objects: Vec::new() });
+        assert!(
+            matches!(snapshot, Event::Snapshot { call, nodes, objects, .. } if call == watch && nodes.is_empty() && objects.is_empty())
+        );
         let joined = a.join(7).await;
         assert!(matches!(joined, Event::Renewed { lease_us, .. } if lease_us >= 1_000_000), "{joined:?}");
         assert_eq!(b.watched(watch).await, Event::NodeSeen { watch, id: "a".into(), record: record(7) });
