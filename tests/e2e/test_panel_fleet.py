@@ -18,8 +18,9 @@ def two(weir, pg, scratch):
     """A fleet of the nodes a and b, and the panel of a."""
     store = etcd.Etcd(scratch)
     fleet, port = Fleet(weir, pg, store), host.free_port()
-    web = panel.Panel(fleet.start("a", http_port=port), port).wait_up()
-    fleet.start("b")
+    limits = {"fleet_limits": "clients", "max_client_conn": 90, "max_user_client_connections": 40}
+    web = panel.Panel(fleet.start("a", http_port=port, **limits), port).wait_up()
+    fleet.start("b", **limits)
     fleet.joined("a", "b")
     yield fleet, web
     store.stop()
@@ -59,6 +60,14 @@ def test_nodes_and_limits_are_measured_and_listed(two):
     assert all(one["address"].endswith(f":{fleet.nodes[name].port}") and one["version"] for name, one in nodes.items())
     assert nodes["b"]["leased"] > nodes["a"]["leased"]
 
+    # b's clients count at a: all, and those of alice.
+    def of_clients():
+        return {(one["kind"], one["user"]): (one["limit"], one["clients"], one["external"]) for one in web.get("/api/v1/fleet")["client_limits"]}
+
+    expected = {("clients", None): (90, 1, 8), ("user", "alice"): (40, 1, 8)}
+    host.eventually(lambda: of_clients() == expected, timeout=20)
+    assert answer["client_limits_total"] == len(answer["client_limits"]) == 2
+
     labels = '{kind="database",database="app",user="",host=""}'
     slots = {"limit": LIMIT, "floor": 1, "shared": 6, "leased": 0, "leased_all": 6, "orphaned": 0}
     expected = {f"weir_fleet_slots_{name}{labels}": value for name, value in slots.items()}
@@ -88,6 +97,6 @@ def test_the_page_follows_nodes_and_limits(two, scratch):
 def test_a_process_without_a_fleet_has_none_of_it(weir, scratch):
     _, web = panel.start(weir)
     assert web.get("/api/v1/session")["is_fleet_node"] is False
-    assert web.get("/api/v1/fleet") == {"node": None, "nodes": [], "budgets": [], "total": 0}
+    assert web.get("/api/v1/fleet") == {"node": None, "nodes": [], "budgets": [], "total": 0, "client_limits": [], "client_limits_total": 0}
     assert figures(web) == {} and "weir_fleet" not in web.ask("GET", "/metrics")[1]
     browser.play("no_fleet", web, scratch, token=web.token)

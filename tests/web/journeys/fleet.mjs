@@ -13,6 +13,8 @@ export default async function ({ visitor, token, ask }) {
     const limits = page.getByRole('region', { name: 'Shared limits' }).locator('tbody tr').filter({ hasText: 'max_db_connections' });
     const cells = await limits.locator('td.number').allInnerTexts();
     if (cells[0] !== '9' || cells[1] !== '1' || cells.length !== 6) throw new Error(`not the figures of app: ${cells}`);
+    const clients = page.getByRole('region', { name: 'Limits of clients' }).locator('tbody tr').filter({ hasText: 'max_client_conn' });
+    await clients.filter({ hasText: 'all clients' }).locator('td.number').filter({ hasText: /^90$/ }).waitFor();
     await me.checkAccessibility('fleet');
     await me.checkWidth('fleet');
   }
