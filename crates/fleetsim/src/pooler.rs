@@ -107,15 +107,14 @@ impl World {
             if let Some(conn) = self.processes[process].conn(budget, key) {
                 (conn.pid, conn.state, conn.since_us) = (Some(pid), ConnState::Idle, clock_us);
             }
-            self.note_beginning(process, clock_us);
             self.check_limit(budget);
         }
         self.step_pool(process, budget);
         self.idle_soon(process, budget);
     }
 
-    /// Notes whether a process has begun without the store: see [`World::check_limit`].
-    fn note_beginning(&mut self, process: usize, clock_us: u64) {
+    /// Notes whether a process that may use a floor has begun without the store: see [`World::check_limit`].
+    pub(crate) fn note_beginning(&mut self, process: usize, clock_us: u64) {
         let found = &mut self.processes[process];
         let is_alone = matches!(found.node.status(clock_us).state, fleet::NodeState::Alone { .. });
         found.began_alone |= !found.had_line && is_alone;

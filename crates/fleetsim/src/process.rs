@@ -110,7 +110,7 @@ pub(crate) struct Process {
     pub(crate) shared_pools: ProcessPools,
     /// The store has had a session of it among those that hold floors.
     pub(crate) had_line: bool,
-    /// It opened a connection before that, alone.
+    /// It might open connections before that, alone.
     pub(crate) began_alone: bool,
 }
 

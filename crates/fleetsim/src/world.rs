@@ -246,6 +246,9 @@ impl World {
             let pools = &mut self.processes[process].pools;
             if let Some(budget) = pools.iter().position(|pool| pool.name == name) {
                 pools[budget].allowance = allowance;
+                if allowance.floor > 0 {
+                    self.note_beginning(process, clock_us);
+                }
                 self.step_pool(process, budget);
             }
         }
