@@ -100,7 +100,7 @@ disable_services() {
   local package
   for package; do
     case $package in
-      pgbouncer | pgpool2 | haproxy | slapd | prometheus) as_root systemctl disable -q --now "$package" >>target/apt.log 2>&1 ;;
+      pgbouncer | pgpool2 | haproxy | slapd | prometheus | keepalived) as_root systemctl disable -q --now "$package" >>target/apt.log 2>&1 ;;
       etcd-server) as_root systemctl disable -q --now etcd >>target/apt.log 2>&1 ;;
     esac
   done

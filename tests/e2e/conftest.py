@@ -17,6 +17,7 @@ import pytest
 import certificates
 import host
 import neutral
+import network
 import oci
 import postgres
 import split_cluster
@@ -57,6 +58,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "since(version): what PgBouncer itself has only from that version on")
     config.addinivalue_line("markers", "later: PgBouncer has it and Weir not yet; left out until then")
     config.addinivalue_line("markers", "needs_root: about what root may and others may not; left out elsewhere")
+    config.addinivalue_line("markers", "needs_network: on hosts of their own (network.py); left out where none can be made")
     config.addinivalue_line("markers", "needs_release: about what `make dist` has made, in the directory WEIR_RELEASE; left out elsewhere")
     config.addinivalue_line("markers", "weir_only: what PgBouncer does otherwise, by a decision of ours")
 
@@ -98,6 +100,7 @@ def met_in_another_pair(item):
 
 def pytest_collection_modifyitems(config, items):
     left_out = ["needs_root"] * (host.USER is None) + ["later"] * (PGBOUNCER is None) + ["needs_release"] * ("WEIR_RELEASE" not in os.environ)
+    left_out += ["needs_network"] * (not network.can_be_made())
     pairs = config.getoption("pairs") and not config.getoption("one_variant") and not PGBOUNCER
     out = [item for item in items if any(item.get_closest_marker(name) for name in left_out) or (pairs and met_in_another_pair(item))]
     config.hook.pytest_deselected(items=out)
