@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import etcd
 import host
 import panel
 import wire
+from test_fleet import fleet, store  # noqa: F401 (fixtures)
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 RULES, DASHBOARD = PACKAGING / "prometheus/weir-rules.yml", PACKAGING / "grafana/weir.json"
@@ -109,6 +111,10 @@ def test_the_format_is_prometheus_own(weir):
     assert "error while" not in output and not [line for line in output.splitlines() if line.startswith("weir_")], output
 
 
+# Nodes of a fleet alone have such series.
+OF_FLEETS = "weir_fleet_"
+
+
 class Prometheus:
     """One that scrapes a panel every second, on a port of its own."""
 
@@ -167,7 +173,8 @@ def dashboard_queries():
 def test_every_query_of_the_dashboards_has_series(weir, tmp_path):
     pooler, web = panel.start(weir)
     with Prometheus(tmp_path / "prometheus", web) as prometheus, wire.Raw(pooler.port).login() as client:
-        queries = [*dashboard_queries(), *filter(None, map(str.strip, EXPORTER.splitlines()))]
+        of_all = (query for query in dashboard_queries() if OF_FLEETS not in query)
+        queries = [*of_all, *filter(None, map(str.strip, EXPORTER.splitlines()))]
         assert len(queries) > 40
 
         def lacking():
@@ -180,3 +187,16 @@ def test_every_query_of_the_dashboards_has_series(weir, tmp_path):
         groups = prometheus.ask("rules")["groups"]
         assert all(rule["health"] in ("ok", "unknown") for group in groups for rule in group["rules"]), groups
         assert not prometheus.series('ALERTS{alertstate="firing"}')
+
+
+@pytest.mark.parametrize("io_driver", ["epoll"])
+@pytest.mark.skipif(not etcd.ETCD, reason="no etcd; scripts/prepare-tests says why")
+def test_every_query_of_a_fleet_has_series_at_a_node(fleet, tmp_path):  # noqa: F811
+    port = host.free_port()
+    node = fleet.start("a", http_port=port, fleet_limits="clients")
+    web = panel.Panel(node, port).wait_up()
+    with Prometheus(tmp_path / "prometheus", web) as prometheus, wire.Raw(node.port).login() as client:
+        client.simple("select 1")
+        queries = [query for query in dashboard_queries() if OF_FLEETS in query]
+        assert len(queries) == 5
+        host.eventually(lambda: all(map(prometheus.series, queries)), timeout=120)
