@@ -18,7 +18,10 @@ def two(weir, pg, scratch):
     """A fleet of the nodes a and b, and the panel of a."""
     store = etcd.Etcd(scratch)
     fleet, port = Fleet(weir, pg, store), host.free_port()
-    limits = {"fleet_limits": "clients", "max_client_conn": 90, "max_user_client_connections": 40}
+    quotas = host.new_directory(scratch, "quotas") / "quotas"
+    quotas.write_text("user alice queries/month hard=100000000\n")
+    host.hand_over(quotas)
+    limits = {"fleet_limits": "clients, quotas", "max_client_conn": 90, "max_user_client_connections": 40, "quotas_file": quotas}
     web = panel.Panel(fleet.start("a", http_port=port, **limits), port).wait_up()
     fleet.start("b", **limits)
     fleet.joined("a", "b")
@@ -67,6 +70,11 @@ def test_nodes_and_limits_are_measured_and_listed(two):
     expected = {("clients", None): (90, 1, 8), ("user", "alice"): (40, 1, 8)}
     host.eventually(lambda: of_clients() == expected, timeout=20)
     assert answer["client_limits_total"] == len(answer["client_limits"]) == 2
+
+    def quota():
+        return next((row for row in web.get("/api/v1/quotas")["quotas"] if row["name"] == "alice"), {"used": 0, "external": 0})
+
+    host.eventually(lambda: 0 < quota()["external"] < quota()["used"], timeout=20)
 
     labels = '{kind="database",database="app",user="",host=""}'
     slots = {"limit": LIMIT, "floor": 1, "shared": 6, "leased": 0, "leased_all": 6, "orphaned": 0}

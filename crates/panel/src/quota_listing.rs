@@ -84,7 +84,10 @@ pub(crate) struct QuotaView {
     /// Resource and period, as `quotas_file` has them: `queries/day`.
     measure: String,
     unit: QuotaUnit,
+    /// At all nodes of a fleet that share quotas (`fleet_limits`).
     used: u64,
+    /// How much of that was used at other nodes, as far as it is known here.
+    external: u64,
     /// 0 is none.
     soft: u64,
     /// 0 is none.
@@ -117,6 +120,7 @@ impl QuotaView {
             unit: QuotaUnit::of(&measure),
             measure,
             used: row.number(QuotaColumn::Used),
+            external: row.number(QuotaColumn::External),
             soft: row.number(QuotaColumn::Soft),
             hard: row.number(QuotaColumn::Hard),
             grace_seconds: limits.map(|(limit, _)| limit.grace_s),

@@ -2195,6 +2195,11 @@ export interface components {
         QuotaUnit: "number" | "seconds" | "bytes";
         /** @description What a subject has used of a resource, and how much of it it may use. */
         QuotaView: {
+            /**
+             * Format: int64
+             * @description How much of that was used at other nodes, as far as it is known here.
+             */
+            external: number;
             /** @description RFC 3339; null where no grace time runs. */
             grace_ends: string | null;
             /**
@@ -2228,7 +2233,10 @@ export interface components {
             /** @description `user`, `group`, `database` or `application_name`. */
             subject: string;
             unit: components["schemas"]["QuotaUnit"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description At all nodes of a fleet that share quotas (`fleet_limits`).
+             */
             used: number;
         };
         /** @description A page of quotas. */
