@@ -79,8 +79,7 @@ fn start(note: impl Fn(&str)) -> Result<Start, String> {
 }
 
 fn from_environment() -> Result<Made, String> {
-    let given = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let given = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     ::container::convert(&Variables::new(given, &Disk)).map_err(|error| error.to_string())
 }
 

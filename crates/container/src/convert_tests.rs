@@ -177,3 +177,20 @@ fn what_is_made_is_a_configuration() {
     assert_eq!(config.databases.len(), 2);
     assert_eq!(config.global.default_pool_size, settings::PoolSize::Fixed(7));
 }
+
+#[test]
+fn a_value_that_is_no_text_is_refused_where_it_is_used() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let files = Mounted(BTreeMap::new());
+    let with = |name: &str| {
+        let broken = std::ffi::OsString::from_vec(b"a\xff".to_vec());
+        let given = [("DB_HOST".to_owned(), "db".into()), (name.to_owned(), broken)];
+        convert(&Variables::new(given, &files))
+    };
+    for name in ["DB_PASSWORD", "DB_PASSWORD_FILE", "POOL_MODE", "PGBOUNCER_USERLIST"] {
+        let refusal = with(name).err().map(|error| error.to_string());
+        assert_eq!(refusal, Some(format!("{name}: is no text in UTF-8")));
+    }
+    assert!(with("LESSOPEN").is_ok(), "what is not used may be anything");
+}

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
 
 use settings::Files;
@@ -39,32 +40,43 @@ impl fmt::Display for EnvironmentError {
 
 /// The environment. Empty variables count as not given, as in a compose file they are.
 pub struct Variables<'a> {
-    given: BTreeMap<String, String>,
+    given: BTreeMap<String, OsString>,
     files: &'a dyn Files,
     asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Variables<'a> {
     /// Those that are given; `files` reads what `NAME_FILE` names.
-    pub fn new(given: impl IntoIterator<Item = (String, String)>, files: &'a dyn Files) -> Variables<'a> {
-        let given = given.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    pub fn new<Value: Into<OsString>>(
+        given: impl IntoIterator<Item = (String, Value)>,
+        files: &'a dyn Files,
+    ) -> Variables<'a> {
+        let given = given.into_iter().map(|(name, value)| (name, value.into()));
+        let given = given.filter(|(_, value)| !value.is_empty()).collect();
         Variables { given, files, asked: RefCell::default() }
     }
 
     /// The value of a variable, or of the file that it names.
     pub(crate) fn get(&self, name: &str) -> Result<Option<String>, EnvironmentError> {
         self.asked.borrow_mut().insert(name.to_owned());
-        if let Some(value) = self.given.get(name) {
-            return Ok(Some(value.clone()));
+        if let Some(value) = self.given_text(name)? {
+            return Ok(Some(value.to_owned()));
         }
         if !SECRETS.contains(&name) {
             return Ok(None);
         }
         let of_file = format!("{name}_FILE");
-        let Some(path) = self.given.get(&of_file) else { return Ok(None) };
+        let Some(path) = self.given_text(&of_file)? else { return Ok(None) };
         self.asked.borrow_mut().insert(of_file.clone());
         let text = self.text_of(&of_file, path)?;
         Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty()))
+    }
+
+    fn given_text(&self, name: &str) -> Result<Option<&str>, EnvironmentError> {
+        let Some(value) = self.given.get(name) else { return Ok(None) };
+        let no_text =
+            || EnvironmentError { variable: name.to_owned(), why: "is no text in UTF-8".to_owned() };
+        value.to_str().map(Some).ok_or_else(no_text)
     }
 
     /// The text of a file that a variable names.
