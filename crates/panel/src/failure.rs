@@ -285,7 +285,9 @@ fn pool_status(error: &PoolError) -> StatusCode {
         PoolError::Exists { .. } | PoolError::Broken(_) | PoolError::NeedsReload(_) => StatusCode::CONFLICT,
         PoolError::NotFound(_) => StatusCode::NOT_FOUND,
         PoolError::NotOurs { .. } | PoolError::NoPoolsFile | PoolError::NewServers => StatusCode::FORBIDDEN,
-        PoolError::Unreadable { .. } | PoolError::Unwritable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        PoolError::Unreadable { .. } | PoolError::Unwritable { .. } | PoolError::NotHere(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
         PoolError::Fleet(_) | PoolError::Ending => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

@@ -334,11 +334,12 @@ impl Control {
                 self.answer_pool(request.id, answer);
             }
             Some(Step::Adopting(text, pools, then)) => {
-                match self.written(outcome, &text) {
+                let result = self.written(outcome, &text).map_err(|why| why.to_string());
+                match &result {
                     Ok(()) => self.fleet_pools_adopted(&pools),
-                    Err(why) => self.fleet_pools_failed(&pools, &why.to_string()),
+                    Err(why) => self.fleet_pools_failed(&pools, why),
                 }
-                self.adopted(pools.revision, then);
+                self.adopted(pools.revision, then, result);
             }
             step => self.pools.step = step,
         }
@@ -357,14 +358,14 @@ impl Control {
         }
     }
 
-    /// The pools of all nodes are changed, even if this one cannot use them.
-    fn adopted(&mut self, revision: u64, then: Then) {
+    /// The pools of all nodes are changed, even if this one cannot use them: why not.
+    fn adopted(&mut self, revision: u64, then: Then, result: Result<(), String>) {
         match then {
             Then::Nothing => self.next_pool_change(),
             Then::Answer(request, outcome) => {
                 self.log(described(&request.change));
                 let outcome = PoolOutcome { config: Arc::clone(&self.config), ..outcome };
-                self.answer_pool(request.id, Ok(outcome));
+                self.answer_pool(request.id, result.map(|()| outcome).map_err(PoolError::NotHere));
             }
             Then::Await(request, order) => {
                 self.await_fleet_pools(request, order, revision);
@@ -380,7 +381,7 @@ impl Control {
             Job::PutBack => {}
             Job::Adopt { pools, then } => {
                 self.fleet_pools_failed(&pools, &why.to_string());
-                return self.adopted(pools.revision, then);
+                return self.adopted(pools.revision, then, Err(why.to_string()));
             }
         }
         self.next_pool_change();

@@ -59,6 +59,8 @@ pub enum PoolError {
     NeedsReload(Vec<Finding>),
     /// The store's, or another node's: the pools of all nodes of the fleet could not be changed.
     Fleet(String),
+    /// The operator's: the change is made on all nodes of the fleet, and this one cannot use it, for this reason.
+    NotHere(String),
     /// Weir's: the process is shutting down, or another one has taken over.
     Ending,
 }
@@ -122,6 +124,9 @@ impl fmt::Display for PoolError {
                 findings.iter().try_for_each(|finding| write!(out, " {finding};"))
             }
             PoolError::Fleet(why) => write!(out, "the pools of the fleet cannot be changed: {why}"),
+            PoolError::NotHere(why) => {
+                write!(out, "the pools of the fleet are changed, but not on this node yet: {why}")
+            }
             PoolError::Ending => out.write_str("the pooler is shutting down"),
         }
     }

@@ -199,6 +199,22 @@ fn what_cannot_be_written_is_refused_and_tried_again_by_itself() {
 }
 
 #[test]
+fn who_makes_a_change_that_cannot_be_written_is_told_that_it_is_made_elsewhere() {
+    let mut fixture = Fixture::new(0, "");
+    fixture.disk_is_full = true;
+    fixture.ask(PoolChange::Create(spec("new-pool", 3)));
+    fixture.input(Input::FleetPoolsChanged(Ok(())));
+    let why = fixture.answer().unwrap_err().to_string();
+    let expected = "the pools of the fleet are changed, but not on this node yet: cannot write the pools file p.ini: No space left on device";
+    assert_eq!(why, expected);
+    assert!(!fixture.names().contains(&"new-pool".to_owned()));
+    fixture.disk_is_full = false;
+    fixture.harness.now_us += 10_000_000;
+    fixture.input(Input::Tick);
+    assert!(fixture.names().contains(&"new-pool".to_owned()));
+}
+
+#[test]
 fn what_cannot_be_written_is_refused_and_tried_again_by_reload() {
     let mut fixture = Fixture::new(0, "");
     fixture.disk_is_full = true;
