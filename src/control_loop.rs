@@ -318,8 +318,10 @@ impl<C: Shards> ControlLoop<C> {
             Output::FleetPoolsInUse(in_use) => {
                 self.fleet.iter().for_each(|fleet| fleet.set_pools_in_use(in_use.clone()));
             }
-            Output::AwaitFleetPools { request, revision, is_pause } => {
-                self.fleet.iter().for_each(|fleet| fleet.await_pools(request, revision, is_pause));
+            Output::AwaitFleetPools { request, revision, wait } => {
+                if let Some(fleet) = &self.fleet {
+                    fleet.await_pools(request, revision, wait);
+                }
             }
             Output::ForgetFleetPools(request) => {
                 self.fleet.iter().for_each(|fleet| fleet.forget_pools(request));

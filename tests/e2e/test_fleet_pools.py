@@ -170,6 +170,33 @@ def test_pause_on_all_nodes_waits_for_all_and_is_for_those_that_come(fleet):
     host.eventually(lambda: refusal(c) == "")
 
 
+def test_pause_on_all_nodes_says_where_it_was_undone(fleet):
+    a, b = fleet.start("a"), fleet.start("b")
+    fleet.joined("a", "b")
+    busy = b.connect(autocommit=False)
+    busy.execute("select 1")
+    answers = []
+
+    def pause():
+        try:
+            answers.append(a.console("PAUSE app FLEET"))
+        except psycopg.Error as error:
+            answers.append(str(error))
+
+    waits = threading.Thread(target=pause, daemon=True)
+    waits.start()
+    host.eventually(lambda: paused(b))
+    b.console("RESUME app")
+    waits.join(20)
+    assert len(answers) == 1 and "not on b (app is resumed on this node)" in answers[0], answers
+    assert busy.execute("select 2").fetchone() == (2,)
+    with pytest.raises(psycopg.Error, match="not on b"):  # It is so already, but there.
+        a.console("PAUSE app FLEET")
+    a.console("RESUME app FLEET")
+    busy.commit()
+    assert a.console("PAUSE app FLEET") == "PAUSE" and paused(b)
+
+
 def test_what_cannot_be_read_is_left_out_and_a_store_that_is_emptied_gets_the_pools_back(fleet, store):
     entry = f"host=127.0.0.1 port={fleet.pg.port} dbname=app pool_size=2"
     text = f"weir-fleet 1\nrevision 3 by x\n;; disabled \"app\"\n[databases]\nshared-pool = {entry}\nhalf\n%include /etc/passwd\nnewer = {entry} a_new_key=1\n"

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use messages::{
-    Command, Drain, FleetPools, FleetPoolsError, FleetPoolsInUse, ReplyPart, Report, RequestId, ShardId,
-    Subject,
+    Command, Drain, FleetPools, FleetPoolsError, FleetPoolsInUse, FleetPoolsWait, ReplyPart, Report,
+    RequestId, ShardId, Subject,
 };
 use quota::{RoleMembers, Rules};
 use settings::{Config, Finding, FleetPeers, Member, PatroniUrls};
@@ -203,14 +203,14 @@ pub enum Output {
     },
     /// Say to the others what this node uses of the pools of all nodes.
     FleetPoolsInUse(FleetPoolsInUse),
-    /// Wait until every node has dealt with this revision; [`Input::FleetPoolsUsed`] answers.
+    /// Wait until every node has done this with a revision; [`Input::FleetPoolsUsed`] answers.
     AwaitFleetPools {
         /// Comes back in the answer.
         request: RequestId,
         /// Which.
         revision: u64,
-        /// And has paused what it says.
-        is_pause: bool,
+        /// What.
+        wait: FleetPoolsWait,
     },
     /// The requester of an [`Output::AwaitFleetPools`] no longer waits.
     ForgetFleetPools(RequestId),

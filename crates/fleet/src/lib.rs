@@ -30,7 +30,7 @@ pub use config::{
 };
 pub use node::Node;
 pub use peers::{NumberedNode, PeerNumbers};
-pub use pools::{FleetPools, PoolsChange, PoolsError, PoolsResult};
+pub use pools::{FleetPools, PoolsChange, PoolsError, PoolsResult, PoolsWait};
 pub use shared::{ExternalUsage, SharedUsage, UsageFigure, UsageKind, UsageName};
 pub use status::{BudgetStatus, FleetStatus, FloorStatus, NodeState, NodeStatus, PeerState, ReclaimStatus};
 pub use store::{

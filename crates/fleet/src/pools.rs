@@ -42,6 +42,15 @@ pub struct PoolsChange {
     pub pools: FleetPools,
 }
 
+/// What a command for all nodes waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolsWait {
+    /// Every node has dealt with the revision.
+    InUse,
+    /// And what it pauses has come to rest: this database, or everything.
+    Paused(Option<String>),
+}
+
 /// Why a change was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolsError {

@@ -54,6 +54,8 @@ pub struct PoolsInUse {
     pub revision: u64,
     /// The last one of which all is paused that is to be paused.
     pub paused: u64,
+    /// What of that was resumed on this node since: databases, None for everything.
+    pub resumed: Vec<Option<String>>,
     /// The node uses none of it.
     pub uses_none: bool,
     /// What of it the node does not use, and why; empty if it uses all.

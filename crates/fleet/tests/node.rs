@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use weir_fleet::{
     Allowance, Backend, BudgetKind, BudgetName, CallId, DrainError, DrainOrder, Event, FleetPools, Node,
     NodeConfig, NodeRecord, NodeState, Object, ObjectName, PeerState, PoolsChange, PoolsError, PoolsInUse,
-    Request, Revision, SessionId, SharedUsage, Usage,
+    PoolsWait, Request, Revision, SessionId, SharedUsage, Usage,
 };
 
 const LEASE_US: u64 = 10_000_000;
@@ -762,8 +762,8 @@ fn a_change_of_pools_without_an_answer_is_made_if_it_is_seen() {
 fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
     let mut bench = Bench::with_budget(10, 2);
     bench.see("a", 3);
-    let record = |bench: &mut Bench, uses_none| {
-        let pools = PoolsInUse { revision: 5, paused: 4, uses_none, refused: "why".to_owned() };
+    let record = |bench: &mut Bench, paused, resumed, uses_none| {
+        let pools = PoolsInUse { revision: 5, paused, resumed, uses_none, refused: "why".to_owned() };
         let record = NodeRecord { pools, ..bench.records["b"].clone() };
         let watch = bench.watch.unwrap();
         let event = Event::NodeSeen { watch, id: "a".into(), record };
@@ -775,13 +775,28 @@ fn all_nodes_have_dealt_with_pools_when_their_records_say_so() {
     assert_eq!(bench.records["b"].pools, in_use, "it is written at once");
     let (watch, own) = (bench.watch.unwrap(), bench.records["b"].clone());
     bench.node.handle(Event::NodeSeen { watch, id: "b".into(), record: own }, bench.now_us);
-    assert_eq!(bench.node.pools_used(5, false, bench.now_us), None, "a has not");
-    record(&mut bench, false);
-    assert_eq!(bench.node.pools_used(5, false, bench.now_us), Some(vec![]));
-    assert_eq!(bench.node.pools_used(5, true, bench.now_us), None, "a transaction of a runs");
-    assert_eq!(bench.node.pools_used(6, false, bench.now_us), None);
-    record(&mut bench, true);
-    assert_eq!(bench.node.pools_used(4, false, bench.now_us), Some(vec![("a".into(), "why".to_owned())]));
+    let used =
+        |bench: &Bench, revision, wait: PoolsWait| bench.node.pools_used(revision, &wait, bench.now_us);
+    let paused = |name: &str| PoolsWait::Paused(Some(name.to_owned()));
+    assert_eq!(used(&bench, 5, PoolsWait::InUse), None, "a has not");
+    record(&mut bench, 4, vec![], false);
+    assert_eq!(used(&bench, 5, PoolsWait::InUse), Some(vec![]));
+    assert_eq!(used(&bench, 5, paused("app")), None, "a transaction of a runs");
+    assert_eq!(used(&bench, 6, PoolsWait::InUse), None);
+    record(&mut bench, 4, vec![], true);
+    let not_on_a = Some(vec![("a".into(), "why".to_owned())]);
+    assert_eq!(used(&bench, 4, PoolsWait::InUse), not_on_a);
+    // What was resumed there alone is not paused.
+    let (watch, own) = (bench.watch.unwrap(), bench.records["b"].clone());
+    let own = NodeRecord { pools: PoolsInUse { paused: 5, ..own.pools.clone() }, ..own };
+    bench.node.handle(Event::NodeSeen { watch, id: "b".into(), record: own }, bench.now_us);
+    record(&mut bench, 5, vec![Some("app".to_owned())], false);
+    assert_eq!(used(&bench, 5, paused("app")), not_on_a);
+    assert_eq!(used(&bench, 5, paused("other")), Some(vec![]));
+    assert_eq!(used(&bench, 5, PoolsWait::Paused(None)), Some(vec![]));
+    assert_eq!(used(&bench, 5, PoolsWait::InUse), Some(vec![]));
+    record(&mut bench, 5, vec![None], false);
+    assert_eq!(used(&bench, 5, PoolsWait::Paused(None)), not_on_a);
 }
 
 /// A node of two, for whose process others have had both floors.

@@ -197,9 +197,7 @@ impl Agent {
                 Pools::use_them(&mut self.node, in_use, now_us);
                 self.rows_us = 0;
             }
-            Order::AwaitPools { request, revision, is_pause } => {
-                self.pools.wait(request, revision, is_pause);
-            }
+            Order::AwaitPools { request, revision, wait } => self.pools.wait(request, revision, wait),
             Order::ForgetPools(request) => self.pools.forget(request),
             Order::HandOver(answer) => {
                 self.is_handed_over = true;

@@ -25,7 +25,7 @@ use fleet::{Handover, NodeConfig, SessionId};
 use fleetstore::BackendQuery;
 use messages::{
     BackendRow, Command, Drain, FleetBudgetRow, FleetLimitRow, FleetNodeRow, FleetPools, FleetPoolsError,
-    FleetPoolsInUse, RequestId, ShardId,
+    FleetPoolsInUse, FleetPoolsWait, RequestId, ShardId,
 };
 use pool::FleetCounts;
 use settings::{Config, FleetPeers};
@@ -132,7 +132,7 @@ pub(crate) enum Order {
     AwaitPools {
         request: RequestId,
         revision: u64,
-        is_pause: bool,
+        wait: FleetPoolsWait,
     },
     ForgetPools(RequestId),
     /// Another process takes over: it goes on as this node.
@@ -287,9 +287,9 @@ impl FleetAgent {
         let _ = self.contact.orders.send(Order::PoolsInUse(in_use));
     }
 
-    /// Waits until every node has dealt with this revision of the pools, and with `is_pause` has paused what it says; [`FleetNews::PoolsUsed`] answers.
-    pub fn await_pools(&self, request: RequestId, revision: u64, is_pause: bool) {
-        let _ = self.contact.orders.send(Order::AwaitPools { request, revision, is_pause });
+    /// Waits until every node has done this with a revision of the pools; [`FleetNews::PoolsUsed`] answers.
+    pub fn await_pools(&self, request: RequestId, revision: u64, wait: FleetPoolsWait) {
+        let _ = self.contact.orders.send(Order::AwaitPools { request, revision, wait });
     }
 
     /// The requester of [`FleetAgent::await_pools`] no longer waits.

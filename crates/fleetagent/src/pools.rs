@@ -1,7 +1,7 @@
 //! The pools of all nodes, between the node's state machine and the control thread.
 
-use fleet::{Node, PoolsChange, PoolsError, PoolsInUse};
-use messages::{FleetPools, FleetPoolsError, FleetPoolsInUse, RequestId};
+use fleet::{Node, PoolsChange, PoolsError, PoolsInUse, PoolsWait};
+use messages::{FleetPools, FleetPoolsError, FleetPoolsInUse, FleetPoolsWait, RequestId};
 
 use crate::FleetNews;
 
@@ -20,7 +20,7 @@ pub(crate) struct Pools {
 struct Waiting {
     request: RequestId,
     revision: u64,
-    is_pause: bool,
+    wait: PoolsWait,
 }
 
 impl Pools {
@@ -30,17 +30,21 @@ impl Pools {
     }
 
     pub(crate) fn use_them(node: &mut Node, in_use: FleetPoolsInUse, now_us: u64) {
-        let FleetPoolsInUse { revision, paused, uses_none, refused } = in_use;
-        node.set_pools_in_use(PoolsInUse { revision, paused, uses_none, refused }, now_us);
+        let FleetPoolsInUse { revision, paused, resumed, uses_none, refused } = in_use;
+        node.set_pools_in_use(PoolsInUse { revision, paused, resumed, uses_none, refused }, now_us);
     }
 
-    pub(crate) fn wait(&mut self, request: RequestId, revision: u64, is_pause: bool) {
+    pub(crate) fn wait(&mut self, request: RequestId, revision: u64, wait: FleetPoolsWait) {
         // The client of the oldest may have left.
         if self.waiting.len() >= MOST_WAITING {
             let why = format!("it is done, but more than {MOST_WAITING} commands wait for all nodes");
             self.refused.push((self.waiting.remove(0).request, why));
         }
-        self.waiting.push(Waiting { request, revision, is_pause });
+        let wait = match wait {
+            FleetPoolsWait::InUse => PoolsWait::InUse,
+            FleetPoolsWait::Paused(what) => PoolsWait::Paused(what),
+        };
+        self.waiting.push(Waiting { request, revision, wait });
     }
 
     /// The requester no longer waits.
@@ -71,8 +75,8 @@ impl Pools {
             news.push(FleetNews::PoolsUsed { request, result: Err(why) });
         }
         let there_are = node.pools_revision();
-        self.waiting.retain(|Waiting { request, revision, is_pause }| {
-            let result = match node.pools_used(*revision, *is_pause, now_us) {
+        self.waiting.retain(|Waiting { request, revision, wait }| {
+            let result = match node.pools_used(*revision, wait, now_us) {
                 _ if there_are.is_some_and(|there_are| there_are < *revision) => {
                     Some(Err("the store has lost the change".to_owned()))
                 }

@@ -14,6 +14,7 @@ pub(crate) fn write(record: &NodeRecord) -> Vec<u8> {
         "is_draining": record.is_draining,
         "pools": record.pools.revision,
         "pools_paused": record.pools.paused,
+        "pools_resumed": record.pools.resumed,
         "uses_no_pools": record.pools.uses_none,
         "pools_refused": record.pools.refused,
     });
@@ -41,6 +42,9 @@ pub(crate) fn read(bytes: &[u8]) -> Option<NodeRecord> {
         pools: PoolsInUse {
             revision: number("pools"),
             paused: number("pools_paused"),
+            resumed: value.get("pools_resumed").and_then(Value::as_array).map_or_else(Vec::new, |names| {
+                names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+            }),
             uses_none: value.get("uses_no_pools").and_then(Value::as_bool).unwrap_or_default(),
             refused: text("pools_refused"),
         },
@@ -61,7 +65,13 @@ mod tests {
             clients: 3,
             servers: u32::MAX,
             is_draining: true,
-            pools: PoolsInUse { revision: 7, paused: 6, uses_none: true, refused: "a \"b\"".to_owned() },
+            pools: PoolsInUse {
+                revision: 7,
+                paused: 6,
+                resumed: vec![None, Some("app".to_owned())],
+                uses_none: true,
+                refused: "a \"b\"".to_owned(),
+            },
         };
         assert_eq!(read(&write(&record)), Some(record));
     }

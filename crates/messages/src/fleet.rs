@@ -76,10 +76,21 @@ pub struct FleetPoolsInUse {
     pub revision: u64,
     /// The last one of which all is paused that is to be paused.
     pub paused: u64,
+    /// What of that was resumed here since: databases, None for everything.
+    pub resumed: Vec<Option<String>>,
     /// It uses none of them.
     pub uses_none: bool,
     /// What it does not use, and why; empty if it uses all.
     pub refused: String,
+}
+
+/// What a command for all nodes waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FleetPoolsWait {
+    /// Every node has dealt with the revision.
+    InUse,
+    /// And what it pauses has come to rest: this database, or everything.
+    Paused(Option<String>),
 }
 
 /// Why the pools of all nodes were not changed.

@@ -25,7 +25,9 @@ pub use admin::{
 pub use cache_news::{CacheNews, CacheNewsKind, UncachedNames};
 pub use cache_row::{CacheRow, CacheState};
 pub use command::{Command, Drain, LimitOf, ShardMessage, ShutdownMode};
-pub use fleet::{FleetBudgetRow, FleetLimitRow, FleetNodeRow, FleetPools, FleetPoolsError, FleetPoolsInUse};
+pub use fleet::{
+    FleetBudgetRow, FleetLimitRow, FleetNodeRow, FleetPools, FleetPoolsError, FleetPoolsInUse, FleetPoolsWait,
+};
 pub use listing::{
     ClusterHostRow, ClusterRow, DatabaseRow, DescriptorRow, ErrorRow, HistogramRow, HostLag, HostRole,
     HostRow, ListenerRow, MemoryRow, PeerPoolRow, PinCounters, PoolRow, QueryRow, SLICE_ROWS, ServerError,

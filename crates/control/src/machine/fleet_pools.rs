@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use messages::{Command, FleetPools, FleetPoolsError, FleetPoolsInUse, RequestId};
+use messages::{Command, FleetPools, FleetPoolsError, FleetPoolsInUse, FleetPoolsWait, RequestId};
 use settings::{FleetHolds, PoolsText, digest};
 use telemetry::{Level, Record};
 
@@ -384,9 +384,12 @@ impl Control {
 
     /// The order is carried out here: its command is answered when it is on all nodes.
     pub(crate) fn await_fleet_pools(&mut self, request: RequestId, order: HoldOrder, revision: u64) {
-        let is_pause = matches!(order, HoldOrder::Pause(_));
+        let wait = match &order {
+            HoldOrder::Pause(name) => FleetPoolsWait::Paused(name.clone()),
+            HoldOrder::Resume(_) | HoldOrder::Disable(_) | HoldOrder::Enable(_) => FleetPoolsWait::InUse,
+        };
         self.fleet_pools.waiting.insert(request, order);
-        self.push(Output::AwaitFleetPools { request, revision, is_pause });
+        self.push(Output::AwaitFleetPools { request, revision, wait });
     }
 
     /// The requester of a command no longer waits.
@@ -422,14 +425,21 @@ impl Control {
         let (revision, said) = (store.revision, &self.fleet_pools.said);
         // It may have gone back.
         let paused = if is_pausing { said.paused.min(revision) } else { revision };
-        let none = |why: &str| FleetPoolsInUse { revision, paused, uses_none: true, refused: why.to_owned() };
+        let none = |why: &str| FleetPoolsInUse {
+            revision,
+            paused,
+            uses_none: true,
+            refused: why.to_owned(),
+            ..FleetPoolsInUse::default()
+        };
         let in_use = match (revision, self.shared_pools(), &self.fleet_pools.failure) {
             (0, ..) => FleetPoolsInUse::default(),
             (_, Err(why), _) => none(why),
             (_, Ok(()), Some(failure)) => none(&failure.why),
             (_, Ok(()), None) if !self.has_fleet_pools(store, *digest) => return,
             (_, Ok(()), None) => {
-                FleetPoolsInUse { revision, paused, uses_none: false, refused: self.refused() }
+                let (resumed, refused) = (self.resumed_here(), self.refused());
+                FleetPoolsInUse { revision, paused, resumed, uses_none: false, refused }
             }
         };
         if *said != in_use {
@@ -438,17 +448,25 @@ impl Control {
         }
     }
 
+    /// What all nodes pause, and this one not any more.
+    fn resumed_here(&self) -> Vec<Option<String>> {
+        let FleetHolds { all, paused, .. } = &self.fleet_pools.held;
+        if self.pause_state.whole() {
+            return Vec::new();
+        }
+        let resumed = paused.iter().filter(|name| !self.pause_state.holds(name));
+        all.then_some(None).into_iter().chain(resumed.map(|name| Some(name.clone()))).collect()
+    }
+
     /// What is left out, and what is resumed here alone, in short.
     fn refused(&self) -> String {
-        let FleetHolds { all, paused, disabled } = &self.fleet_pools.held;
         let left_out = self.config.fleet_part.refused.iter().map(|finding| finding.message.clone());
-        let resumed = paused.iter().filter(|name| !self.pause_state.whole() && !self.pause_state.holds(name));
-        let enabled = disabled.iter().filter(|name| !self.pause_state.disables(name));
-        let here_alone =
-            (*all && !self.pause_state.whole()).then(|| "all is resumed on this node".to_owned());
+        let resumed = self.resumed_here().into_iter();
+        let enabled = self.fleet_pools.held.disabled.iter().filter(|name| !self.pause_state.disables(name));
         let texts = left_out
-            .chain(here_alone)
-            .chain(resumed.map(|name| format!("{name} is resumed on this node")))
+            .chain(
+                resumed.map(|name| format!("{} is resumed on this node", name.as_deref().unwrap_or("all"))),
+            )
             .chain(enabled.map(|name| format!("{name} is enabled on this node")));
         let text = texts.collect::<Vec<_>>().join("; ");
         let mut text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();

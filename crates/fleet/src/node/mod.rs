@@ -14,7 +14,7 @@ use crate::ledger::Context;
 use crate::ledgers::Ledgers;
 use crate::membership::{Membership, Turn};
 use crate::peers::{PeerNumbers, Peers};
-use crate::pools::{FleetPools, Pools, PoolsChange, PoolsResult};
+use crate::pools::{FleetPools, Pools, PoolsChange, PoolsResult, PoolsWait};
 use crate::reclaim::Reclaim;
 use crate::reports::Reports;
 use crate::shared::{ExternalUsage, Shared, SharedUsage};
@@ -394,16 +394,21 @@ impl Node {
         self.pools.take()
     }
 
-    /// Whether all nodes have dealt with this revision of the pools, and with `is_paused` have paused what it says: those that use none of it, and why. None while some
-    /// have not, or nothing is known of others.
+    /// Whether all nodes have done what is waited for: those that do not, and why. None while some have not yet, or nothing is known of others.
     #[must_use]
-    pub fn pools_used(&self, revision: u64, is_paused: bool, now_us: u64) -> Option<Vec<(NodeId, String)>> {
-        let of = |pools: &PoolsInUse| if is_paused { pools.paused } else { pools.revision };
+    pub fn pools_used(&self, revision: u64, wait: &PoolsWait, now_us: u64) -> Option<Vec<(NodeId, String)>> {
+        let (of, is_resumed): (fn(&PoolsInUse) -> u64, _) = match wait {
+            PoolsWait::InUse => (|pools| pools.revision, None),
+            PoolsWait::Paused(what) => (|pools| pools.paused, Some(what)),
+        };
+        let is_without = |pools: &PoolsInUse| {
+            pools.uses_none || is_resumed.is_some_and(|what| pools.resumed.contains(what))
+        };
         let is_behind = |record: &NodeRecord| of(&record.pools) < revision;
         if !context!(self, now_us).can_swap || self.live.values().any(is_behind) {
             return None;
         }
-        let without = self.live.iter().filter(|(_, record)| record.pools.uses_none);
+        let without = self.live.iter().filter(|(_, record)| is_without(&record.pools));
         Some(without.map(|(id, record)| (id.clone(), record.pools.refused.clone())).collect())
     }
 
