@@ -48,10 +48,10 @@ class Node:
         return self.at.run(CURL, "-fsS", f"http://127.0.0.1:{self.http_port}/readyz", check=False).returncode == 0
 
     def _keepalived(self, priority):
-        """By the example of the documentation, with a shorter wait."""
+        """By the example of the documentation, with less patience."""
         example = re.search(r"^```\n(vrrp_script .*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)[1]
-        example = example.replace("/usr/bin/curl", CURL).replace("10.0.0.100", SHARED).replace("fall 10", "fall 2").replace("priority 100", f"priority {priority}")
-        assert SHARED in example and "fall 2" in example and f":{self.http_port}/readyz" in example
+        example = example.replace("/usr/bin/curl", CURL).replace("10.0.0.100", SHARED).replace("fall 10", "fall 6").replace("priority 100", f"priority {priority}")
+        assert SHARED in example and "fall 6" in example and f":{self.http_port}/readyz" in example
         directory = self.pooler.directory
         config = directory / "keepalived.conf"
         config.write_text("global_defs {\n    enable_script_security\n    script_user root\n}\n" + example)
@@ -93,7 +93,7 @@ def answers_at(nodes, name, pg):
 def test_the_address_leaves_a_node_that_drains_and_comes_back(nodes, pg):
     a, b = nodes["a"], nodes["b"]
     host.eventually(lambda: a.has_address() and not b.has_address(), timeout=40)
-    host.eventually(lambda: answers_at(nodes, "a", pg), timeout=20)
+    host.eventually(lambda: answers_at(nodes, "a", pg), timeout=40)
     # A client of the address is in a transaction while its node is drained: it ends there, before the address moves.
     uri = f"host={SHARED} port={a.pooler.port} dbname=app user=alice"
     words = [pg.bindir / "psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", uri]
@@ -104,14 +104,14 @@ def test_the_address_leaves_a_node_that_drains_and_comes_back(nodes, pg):
     host.eventually(lambda: any(row["database"] == "app" and row["cl_active"] == 1 for row in a.console("SHOW POOLS")))
     a.console("DRAIN END_CLIENTS")
     host.eventually(lambda: b.has_address() and not a.has_address(), timeout=40)
-    host.eventually(lambda: answers_at(nodes, "b", pg), timeout=20)
+    host.eventually(lambda: answers_at(nodes, "b", pg), timeout=40)
     assert "7\nCOMMIT" in client.communicate(timeout=20)[0]
     # The node is upgraded: its process ends and another one begins, which is ready.
     assert not a.is_ready()
     host.stop(a.pooler.process, signal.SIGTERM)
     a.start()
     host.eventually(lambda: a.has_address() and not b.has_address(), timeout=40)
-    host.eventually(lambda: answers_at(nodes, "a", pg), timeout=20)
+    host.eventually(lambda: answers_at(nodes, "a", pg), timeout=40)
     # One that is killed is not ready either.
     a.pooler.process.kill()
     a.pooler.process.wait()
