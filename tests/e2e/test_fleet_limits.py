@@ -54,13 +54,13 @@ def is_refused(node, text=BY_ALL, **options):
     return False
 
 
-def connected(node, count):
+def connected(node, count, **options):
     """Clients up to the fleet's limit, each as soon as it is admitted: a console that asked another node a moment ago may still count."""
     clients = []
 
     def joins():
         try:
-            clients.append(node.connect())
+            clients.append(node.connect(**options))
         except psycopg.OperationalError as error:
             assert BY_ALL in str(error), error
             return False
@@ -87,7 +87,7 @@ def test_clients_of_all_nodes_count(fleet):  # noqa: F811
     # What a node is told to share no more counts nowhere, and what others have counts no more there.
     a.reload(fleet_limits="none")
     host.eventually(lambda: limit(a)["limit"] is None)
-    of_a += [a.connect() for _ in range(4)]
+    of_a += connected(a, 4)
     assert is_refused(a, "no more connections allowed (max_client_conn)")
     admits(b)
     a.reload(fleet_limits="quotas, clients")
@@ -119,7 +119,7 @@ def test_without_a_store_each_node_goes_on_by_itself(fleet, store):  # noqa: F81
     store.stop()
     host.eventually(lambda: states(a)["a"] == "alone", timeout=40)
     admits(a)
-    of_a = [a.connect() for _ in range(6)] + [a.connect(user="bob")]
+    of_a = connected(a, 6) + connected(a, 1, user="bob")
     assert is_refused(a, "quota of user alice exceeded: connections: hard limit 6")
     knows(a, 0)
     assert external(a, "user bob", "queries/hour") == 4, "what was consumed goes on counting"
