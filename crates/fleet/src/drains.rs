@@ -112,7 +112,7 @@ impl Drains {
         self.known.values_mut().for_each(|order| order.known.before_snapshot());
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.known.values_mut().for_each(|order| order.known.at_snapshot(revision));
     }

@@ -1,6 +1,6 @@
 //! Which revision of an object is known, and what a swap of it has to expect.
 //!
-//! The watch and the answers to swaps tell of a revision twice, and late: a lower one than that which is known is not new. A snapshot has the word about what was written
+//! The watch and the answers to swaps have a revision twice, and late: a lower one than that which is known is not new. A snapshot is authoritative about what was written
 //! before it: a store that was restored from a backup has lower revisions than those that are known. The answers to swaps are not believed there until they are
 //! higher than all before, as they may come from before; the watch shows the same.
 
@@ -18,7 +18,7 @@ pub(crate) struct Known {
     highest: Revision,
     /// Of the last write that was answered since a snapshot was asked for.
     written: Revision,
-    /// A snapshot is read that has the word.
+    /// A snapshot is read that is authoritative.
     is_reading: bool,
 }
 
@@ -64,7 +64,7 @@ impl Known {
         self.written = Revision::ABSENT;
     }
 
-    /// It has come, with this revision: what it has of the object is heard next.
+    /// It has come, with this revision; the caller passes its object to [`Known::hear`] next.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.is_reading = self.written <= revision;
         self.highest = self.highest.max(revision);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_or_late_is_not_new() {
+    fn a_revision_that_comes_twice_or_late_is_not_new() {
         let mut known = known(7);
         assert!(!known.hear(Revision(7), true) && !known.hear(Revision(6), false));
         assert!(!known.wrote(Revision(6), true), "a later change has been heard of");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_has_the_word() {
+    fn a_snapshot_is_authoritative() {
         let mut known = known(7);
         known.before_snapshot();
         assert!(read(&mut known, 3, Some(2)));

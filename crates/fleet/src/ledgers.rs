@@ -263,7 +263,7 @@ impl Ledgers {
         self.slots.iter_mut().flatten().for_each(|slot| slot.ledger.before_snapshot());
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.slots.iter_mut().flatten().for_each(|slot| slot.ledger.at_snapshot(revision));
     }

@@ -132,7 +132,7 @@ impl Peers {
         self.known.before_snapshot();
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.known.at_snapshot(revision);
     }

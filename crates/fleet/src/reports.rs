@@ -232,7 +232,7 @@ impl Reports {
         self.reports.values_mut().for_each(|report| report.known.before_snapshot());
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.audit_known.at_snapshot(revision);
         self.reports.values_mut().for_each(|report| report.known.at_snapshot(revision));

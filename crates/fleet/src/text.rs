@@ -9,7 +9,7 @@ use crate::{Backend, NodeId, SessionId};
 pub(crate) const FORMAT: &str = "weir-fleet 1";
 /// No object of slots has more entries.
 const MOST_ENTRIES: usize = 1_024;
-/// One more is always possible.
+/// No fleet gets there by itself: a higher one is foreign data.
 const MOST_AUDIT: u64 = 1 << 53;
 
 /// What one session of a node has of a budget.

@@ -70,6 +70,11 @@ impl<'a, C: ViewColumn> ViewRow<'a, C> {
         self.text(column).unwrap_or_default().to_owned()
     }
 
+    /// The text; None if it is empty.
+    pub(crate) fn non_empty(&self, column: C) -> Option<String> {
+        self.text(column).filter(|text| !text.is_empty()).map(str::to_owned)
+    }
+
     /// It is NULL.
     pub(crate) fn is_null(&self, column: C) -> bool {
         matches!(self.cells.get(column.index()), Some(Cell::Null) | None)

@@ -18,10 +18,10 @@ export default async function ({ visitor, token, ask }) {
     await me.checkAccessibility('fleet');
     await me.checkWidth('fleet');
   }
-  // What a quota counts at other nodes is said beside it.
+  // Usage of a quota on other nodes.
   const { page } = both[0];
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Quotas' }).click();
-  await page.locator('tbody tr').filter({ hasText: 'alice' }).getByText(/^\d+ at other nodes$/).waitFor();
+  await page.locator('tbody tr').filter({ hasText: 'alice' }).getByText(/^\d+ on other nodes$/).waitFor();
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Fleet' }).click();
   await ask('stop the store');
   for (const me of both) {

@@ -24,6 +24,9 @@ const RETRY_US: u64 = 10_000_000;
 /// The longest list of what is refused, in bytes.
 const MOST_REFUSED: usize = 1_000;
 
+/// The most databases that other nodes see as resumed here alone: a record is written with every renewal of the lease.
+const MOST_RESUMED: usize = 256;
+
 /// Begins the lines of the note for a process that takes over: what is held here as on all nodes.
 const HELD: &str = "fleet_held\t";
 
@@ -216,6 +219,9 @@ impl Control {
             return;
         };
         failure.retry_us = now_us + RETRY_US;
+        if self.is_ending() || self.hands_over {
+            return;
+        }
         if let Some((pools, _)) = self.fleet_pools.store.clone()
             && self.shared_pools().is_ok()
         {
@@ -455,7 +461,8 @@ impl Control {
             return Vec::new();
         }
         let resumed = paused.iter().filter(|name| !self.pause_state.holds(name));
-        all.then_some(None).into_iter().chain(resumed.map(|name| Some(name.clone()))).collect()
+        let resumed = resumed.map(|name| Some(name.clone()));
+        all.then_some(None).into_iter().chain(resumed).take(MOST_RESUMED).collect()
     }
 
     /// What is left out, and what is resumed here alone, in short.

@@ -119,7 +119,7 @@ impl Floors {
         self.holders.before_snapshot();
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.holders.at_snapshot(revision);
     }

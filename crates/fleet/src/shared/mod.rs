@@ -199,7 +199,7 @@ impl Shared {
         self.objects.values_mut().for_each(|stored| stored.known.before_snapshot());
     }
 
-    /// It has come, with this revision; what it has is heard next.
+    /// It has come, with this revision; its objects follow.
     pub(crate) fn at_snapshot(&mut self, revision: Revision) {
         self.objects.values_mut().for_each(|stored| stored.known.at_snapshot(revision));
     }

@@ -205,30 +205,28 @@ fn rank(row: &ViewRow<'_, FleetBudgetColumn>) -> [u64; 4] {
 }
 
 fn node(row: ViewRow<'_, FleetColumn>) -> FleetNodeView {
-    let text = |column| row.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
     let count = |column| (!row.is_null(column)).then(|| row.number(column));
     FleetNodeView {
         node: row.owned(FleetColumn::Node),
         is_own: row.number(FleetColumn::IsOwn) > 0,
         state: row.owned(FleetColumn::State),
-        address: text(FleetColumn::Address),
-        version: text(FleetColumn::Version),
+        address: row.non_empty(FleetColumn::Address),
+        version: row.non_empty(FleetColumn::Version),
         clients: count(FleetColumn::Clients),
         servers: count(FleetColumn::Servers),
         leased: row.number(FleetColumn::Leased),
         wanted: row.number(FleetColumn::Wanted),
         pools: count(FleetColumn::Pools),
-        detail: text(FleetColumn::Detail),
+        detail: row.non_empty(FleetColumn::Detail),
     }
 }
 
 fn budget(row: ViewRow<'_, FleetBudgetColumn>) -> FleetBudgetView {
-    let text = |column| row.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
     FleetBudgetView {
         kind: row.owned(FleetBudgetColumn::Kind),
-        database: text(FleetBudgetColumn::Database),
-        user: text(FleetBudgetColumn::User),
-        host: text(FleetBudgetColumn::Host),
+        database: row.non_empty(FleetBudgetColumn::Database),
+        user: row.non_empty(FleetBudgetColumn::User),
+        host: row.non_empty(FleetBudgetColumn::Host),
         limit: row.number(FleetBudgetColumn::Limit),
         floor: row.number(FleetBudgetColumn::Floor),
         shared: row.number(FleetBudgetColumn::Shared),
@@ -236,16 +234,15 @@ fn budget(row: ViewRow<'_, FleetBudgetColumn>) -> FleetBudgetView {
         leased_total: row.number(FleetBudgetColumn::LeasedTotal),
         wanted_total: row.number(FleetBudgetColumn::WantedTotal),
         orphaned: row.number(FleetBudgetColumn::Orphaned),
-        detail: text(FleetBudgetColumn::Detail),
+        detail: row.non_empty(FleetBudgetColumn::Detail),
     }
 }
 
 fn client_limit(row: ViewRow<'_, FleetLimitColumn>) -> FleetClientLimitView {
-    let text = |column| row.text(column).filter(|text| !text.is_empty()).map(str::to_owned);
     FleetClientLimitView {
         kind: row.owned(FleetLimitColumn::Kind),
-        database: text(FleetLimitColumn::Database),
-        user: text(FleetLimitColumn::User),
+        database: row.non_empty(FleetLimitColumn::Database),
+        user: row.non_empty(FleetLimitColumn::User),
         limit: row.number(FleetLimitColumn::Limit),
         clients: row.number(FleetLimitColumn::Clients),
         external: row.number(FleetLimitColumn::External),

@@ -199,7 +199,7 @@ fn what_cannot_be_written_is_refused_and_tried_again_by_itself() {
 }
 
 #[test]
-fn who_makes_a_change_that_cannot_be_written_is_told_that_it_is_made_elsewhere() {
+fn a_change_of_the_fleet_that_this_node_cannot_write_is_answered_with_an_error() {
     let mut fixture = Fixture::new(0, "");
     fixture.disk_is_full = true;
     fixture.ask(PoolChange::Create(spec("new-pool", 3)));
