@@ -12,7 +12,7 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{checkout, client_end, opening, routing, server_end};
 use crate::local_pools::local_pool::LocalPool;
-use crate::local_pools::table::PoolId;
+use crate::local_pools::table::{LocalPools, PoolId};
 use crate::server::{Phase, Server};
 
 /// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones.
@@ -40,6 +40,18 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
             }
         }
         close_if_idle(core, conn);
+    }
+}
+
+/// A client of this server sends more. If another thread, or the probe of hosts, has found a primary on a newer timeline since, the server gets nothing that begins anew.
+#[inline(never)]
+pub(crate) fn end_requests_if_old(server: &mut Server, local_pools: &LocalPools) {
+    let is_old = |timeline: u32| {
+        local_pools.get(server.pool).is_some_and(|local_pool| local_pool.has_newer_primary(timeline))
+    };
+    if server.dedicated.is_none() && server.timeline.is_some_and(is_old) {
+        server.close_when_free.set(CloseReason::LeftBehind);
+        server.protocol.end_requests();
     }
 }
 

@@ -98,6 +98,7 @@ impl ShardState {
             | Subject::Hosts
             | Subject::Zones
             | Subject::Quotas
+            | Subject::ProbedHosts
             | Subject::FleetNodes
             | Subject::FleetBudgets
             | Subject::FleetLimits => {}

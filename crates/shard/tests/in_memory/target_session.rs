@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::world::takeover::{Places, bring};
-use crate::world::{World, message};
+use crate::world::{OneShard, World, message};
 use messages::Command;
 use pool::PoolRegistry;
 use settings::{Config, Member, Members};
@@ -268,6 +268,29 @@ fn left_behind_during(begins: &[u8], mode: &str) -> (World, ConnId, ConnId, Conn
     let new = another_pool_finds_the_next(&mut world);
     assert!(!world.closed.contains(&old) && !world.text(old).contains("of the new one"));
     (world, client, old, new)
+}
+
+#[test]
+fn what_is_sent_after_another_thread_has_found_the_next_primary_is_the_next_ones() {
+    let query = |text: &str| message(|out| encode::query(out, text.as_bytes()));
+    let registry = Arc::new(OneShard::among(2));
+    let entry =
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.receive(client, &query("select 1"));
+    world.sent.clear();
+    registry.database("d").cluster.note_primary(CLUSTER, 2);
+    world.receive(client, &query("insert into t values (1) -- of the new one"));
+    assert_eq!(world.tags(old), "", "no tick has told this thread");
+    let answer = message(|out| {
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &answer);
+    assert_eq!((world.tags(old).as_str(), world.tags(client).as_str()), ("X", "CZ"));
+    assert!(goes_to_the_next(&mut world).contains("of the new one"));
 }
 
 /// Another user's pool of the same entry connects to the next primary.
@@ -610,7 +633,7 @@ fn a_server_that_does_not_answer_which_cluster_it_is_of_is_not_used_once_that_is
 /// Before the next look at all pools.
 #[test]
 fn an_idle_server_serves_nobody_once_another_thread_has_found_a_newer_primary() {
-    let directory = Arc::new(crate::world::OneShard::default());
+    let directory = Arc::new(OneShard::default());
     let text =
         "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=2";
     let mut world = World::beside(directory.clone(), text);
@@ -631,7 +654,7 @@ fn an_idle_server_serves_nobody_once_another_thread_has_found_a_newer_primary() 
 
 #[test]
 fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
-    let directory = Arc::new(crate::world::OneShard::default());
+    let directory = Arc::new(OneShard::default());
     let text = "session_state = off\n[databases]\nd = host=a port=1 target_session_attrs=primary connect_query='select 7'";
     let mut world = World::beside(directory.clone(), text);
     let client = world.client(&[]);
