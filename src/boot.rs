@@ -18,6 +18,7 @@ use driver::{
     TakeoverFault,
 };
 use fleetagent::{Contact, FleetAgent, FleetError};
+use hostprobe::HostProbe;
 use messages::{Command, Report};
 use panel::{ListenError, ListenSocket};
 use patroni::Patroni;
@@ -285,6 +286,7 @@ fn start(
     let usage = Usage::start(&config, engine.quotas(), clocks, writer(logger));
     let quota_query = ask_for_quotas(&config, &engine, sender.clone(), logger);
     let wait_sampling = sample_waits(&config, &engine, logger);
+    let host_probe = probe_hosts(&config, &engine, logger);
     let note = predecessor.as_ref().map_or("", |old| &old.note);
     let fleet = fleet::take_part(&config, &engine, (contact, inbox), shards, sender.clone(), note, logger)?;
     let threads = Workers { engine, inputs: sender };
@@ -297,6 +299,7 @@ fn start(
     control_loop.keep_usage(usage);
     control_loop.ask_for_quotas(quota_query);
     control_loop.sample_waits(wait_sampling);
+    control_loop.probe_hosts(host_probe);
     control_loop.take_part_in_fleet(fleet);
     control_loop.report_to(ServiceManager::found(), takes_over);
     Ok(control_loop)
@@ -346,6 +349,12 @@ fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> 
     let system = pgclient::System { fill_random: process::fill_random };
     let tell = Arc::new(move |sample| tell(&Command::ServerWaits(sample)));
     WaitSampling::start(config, tell, writer(logger), system)
+}
+
+/// What hosts are is the control thread's to ask for; which is the primary is told to the shards at once.
+fn probe_hosts(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> HostProbe {
+    let system = pgclient::System { fill_random: process::fill_random };
+    HostProbe::start(config, Arc::new(engine.probed_primaries()), writer(logger), system)
 }
 
 /// Reports go to the control thread, but for those that the fleet thread has asked for.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use changes::Changes;
 use control::{Control, Input, Output, ProcessInfo, TakeoverEvent};
 use fleetagent::FleetAgent;
+use hostprobe::HostProbe;
 use messages::{Command, Drain, FleetPoolsError, Listing, Report, RequestId, ShardId, Subject};
 use panel::Panel;
 use patroni::Patroni;
@@ -66,6 +67,7 @@ pub(crate) struct ControlLoop<C> {
     usage: Option<Usage>,
     quota_query: Option<QuotaQuery>,
     wait_sampling: Option<WaitSampling>,
+    host_probe: Option<HostProbe>,
     fleet: Option<FleetAgent>,
     born: Instant,
 }
@@ -97,6 +99,7 @@ impl<C: Shards> ControlLoop<C> {
             usage: None,
             quota_query: None,
             wait_sampling: None,
+            host_probe: None,
             fleet: None,
             born: Instant::now(),
         }
@@ -137,6 +140,11 @@ impl<C: Shards> ControlLoop<C> {
     /// Attaches the thread that asks what servers wait for.
     pub(crate) fn sample_waits(&mut self, wait_sampling: WaitSampling) {
         self.wait_sampling = Some(wait_sampling);
+    }
+
+    /// Attaches the thread that asks hosts what they are.
+    pub(crate) fn probe_hosts(&mut self, host_probe: HostProbe) {
+        self.host_probe = Some(host_probe);
     }
 
     /// Attaches the thread that takes part in a fleet.
@@ -349,6 +357,9 @@ impl<C: Shards> ControlLoop<C> {
             Subject::FleetBudgets => {
                 Listing::FleetBudgets(fleet.map(FleetAgent::budgets).unwrap_or_default())
             }
+            Subject::ProbedHosts => {
+                Listing::Clusters(self.host_probe.as_ref().map(HostProbe::rows).unwrap_or_default())
+            }
             subject => self.shards.inspect(subject),
         }
     }
@@ -363,6 +374,7 @@ impl<C: Shards> ControlLoop<C> {
         self.usage.iter().for_each(|usage| usage.configure(config));
         self.quota_query.iter_mut().for_each(|query| query.configure(config));
         self.wait_sampling.iter_mut().for_each(|sampling| sampling.configure(config));
+        self.host_probe.iter_mut().for_each(|probe| probe.configure(config));
         self.fleet.iter().for_each(|fleet| fleet.configure(config));
     }
 

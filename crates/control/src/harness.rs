@@ -246,7 +246,7 @@ pub(crate) fn empty(subject: Subject) -> Listing {
         Subject::Listeners => Listing::Listeners(Vec::new()),
         Subject::Hosts => Listing::Hosts(Vec::new()),
         Subject::Zones => Listing::Zones(Vec::new()),
-        Subject::Clusters => Listing::Clusters(Vec::new()),
+        Subject::Clusters | Subject::ProbedHosts => Listing::Clusters(Vec::new()),
         Subject::Caches => Listing::Caches(Vec::new()),
         Subject::Queues => Listing::Queues(Vec::new()),
         Subject::Spans => Listing::Spans(Vec::new()),

@@ -222,7 +222,7 @@ fn rows(subject: Subject) -> Listing {
         Subject::Listeners => Listing::Listeners(vec![Default::default()]),
         Subject::Hosts => Listing::Hosts(vec![Default::default()]),
         Subject::Zones => Listing::Zones(vec![Default::default()]),
-        Subject::Clusters => Listing::Clusters(vec![Default::default()]),
+        Subject::Clusters | Subject::ProbedHosts => Listing::Clusters(vec![Default::default()]),
         Subject::Caches => Listing::Caches(vec![Default::default()]),
         Subject::Queues => Listing::Queues(vec![Default::default()]),
         Subject::Spans => Listing::Spans(Vec::new()),

@@ -197,6 +197,13 @@ impl Engine {
         Arc::clone(self.registry.quotas())
     }
 
+    /// Tells what was asked of hosts: an entry's server with this identifier is a primary on this timeline. For one thread.
+    #[must_use]
+    pub fn probed_primaries(&self) -> impl Fn(&str, u64, u32) + Send + Sync + use<> {
+        let registry = Arc::clone(&self.registry);
+        move |entry, system, timeline| registry.database(entry).cluster.note_probed(system, timeline)
+    }
+
     /// Rows about what no shard knows; nothing for what shards know.
     #[must_use]
     pub fn inspect(&self, subject: Subject) -> Listing {

@@ -92,6 +92,7 @@ pub fn convert(request: &Request<'_>) -> Result<Imported, ImportError> {
     converter.authentication();
     converter.tls();
     converter.times();
+    converter.host_probe();
     converter.sessions();
     converter.log();
     converter.console();
@@ -303,6 +304,11 @@ impl Converter<'_> {
         self.time("server_idle_timeout", "connection_life_time", 1.0);
         self.time("client_idle_timeout", "client_idle_limit", 1.0);
         self.time("idle_transaction_timeout", "client_idle_limit", 1.0);
+    }
+
+    fn host_probe(&mut self) {
+        self.time("host_probe_interval", "sr_check_period", 1.0);
+        self.same("host_probe_user", "sr_check_user");
     }
 
     fn sessions(&mut self) {

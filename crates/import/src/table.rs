@@ -164,10 +164,10 @@ table! {
     statement_level_load_balance: once [read_write_split] "Weir chooses a standby for each statement or transaction, not for the session." "This version of Weir sends all statements of an entry to the same servers.";
 }
 "Streaming replication" {
-    sr_check_period: not_needed "Weir learns what a server is when it connects to it, and looks for a new primary when it needs one.";
-    sr_check_user: not_needed "Weir learns what a server is from each login; it needs no user for that.";
-    sr_check_password: not_needed "Weir learns what a server is from each login; it needs no user for that.";
-    sr_check_database: not_needed "Weir learns what a server is from each login; it needs no database for that.";
+    sr_check_period: equivalent [host_probe_interval] "The same time; 0 is never.";
+    sr_check_user: equivalent [host_probe_user] "The same user.";
+    sr_check_password: not_needed "`auth_file` has the password of `host_probe_user`, as those of all users.";
+    sr_check_database: not_needed "Weir asks in the database `postgres`, or in the entry's if that has none.";
     delay_threshold: once [max_replica_lag] "The same number of bytes; 0 is not converted." "This version of Weir does not look at replication lag.";
     delay_threshold_by_time: once [max_replica_lag] "The same time; wins over `delay_threshold`." "This version of Weir does not look at replication lag.";
     prefer_lower_delay_standby: not_supported "Weir does not order standbys by their lag.";

@@ -212,7 +212,8 @@ const EVERYTHING: &str = "backend_clustering_mode = 'streaming_replication'\nlis
     pid_file_name = '/run/p/pgpool.pid'\nconnect_timeout = 2500\npool_passwd = 'pool_passwd'\nload_balance_mode = on\n\
     disable_load_balance_on_write = 'trans_transaction'\ndelay_threshold = 10MB\nbackend_hostname0 = 'a'\nbackend_hostname1 = 'b'\n\
     backend_port0 = 1\nbackend_port1 = 2\nbackend_flag0 = 'ALLOW_TO_FAILOVER'\ndetach_false_primary = on\nstatement_level_load_balance = on\n\
-    read_only_function_list = 'f'\nwrite_function_list = 'g'\nmemory_cache_enabled = on\nmemqcache_total_size = 32MB\n";
+    read_only_function_list = 'f'\nwrite_function_list = 'g'\nmemory_cache_enabled = on\nmemqcache_total_size = 32MB\n\
+    sr_check_period = 5\nsr_check_user = 'checks'\n";
 
 #[test]
 fn each_equivalent_is_written() {
@@ -255,6 +256,8 @@ fn each_equivalent_is_written() {
         "server_connect_timeout = 2.5",
         "auth_type = scram-sha-256",
         "auth_file = /x/userlist.txt",
+        "host_probe_interval = 5",
+        "host_probe_user = checks",
     ] {
         assert!(ini.lines().any(|written| written == line), "{line}:\n{ini}");
     }

@@ -56,6 +56,8 @@ pub enum Subject {
     Quotas,
     /// One [`crate::PoolSizeRow`] per pool.
     PoolSizes,
+    /// One [`crate::ClusterRow`] per entry whose hosts are probed (`host_probe_interval`); of the process.
+    ProbedHosts,
     /// One [`crate::FleetNodeRow`] per node of the fleet; of the process.
     FleetNodes,
     /// One [`crate::FleetBudgetRow`] per limit that the fleet shares; of the process.
@@ -74,6 +76,7 @@ impl Subject {
                 | Subject::Hosts
                 | Subject::Zones
                 | Subject::Quotas
+                | Subject::ProbedHosts
                 | Subject::FleetNodes
                 | Subject::FleetBudgets
                 | Subject::FleetLimits
@@ -423,7 +426,7 @@ pub struct ZoneRow {
     pub hosts: u64,
 }
 
-/// The servers of an entry whose reads go to standbys (`read_write_split`), as one shard has seen them.
+/// The servers of an entry, as one shard whose reads go to standbys (`read_write_split`) has seen them, or the thread that probes hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRow {
     /// As clients name it.

@@ -7,6 +7,9 @@ use std::time::Duration;
 use auth::{Credentials, Secret};
 use settings::{Config, Database};
 
+/// The database that every server has unless it was dropped.
+const MAINTENANCE_DATABASE: &str = "postgres";
+
 /// Who logs in, and where to. Two that are equal need no other connection.
 #[derive(Clone, PartialEq)]
 pub struct Account {
@@ -47,6 +50,13 @@ impl Account {
         let user =
             own.or(entry.user.as_ref()).or(entry.auth_user.as_ref()).or(config.global.auth_user.as_ref());
         user.map(|user| Account::of(config, entry, user, application_name))
+    }
+
+    /// The databases that are connected to, in turn: one that no limit is likely to count, so that the question adds nothing to what it asks about; else the entry's.
+    pub fn in_turn(&self) -> impl Iterator<Item = Account> + use<> {
+        let mut elsewhere = self.clone();
+        MAINTENANCE_DATABASE.clone_into(&mut elsewhere.dbname);
+        (elsewhere != *self).then_some(elsewhere).into_iter().chain([self.clone()])
     }
 
     /// For the login.

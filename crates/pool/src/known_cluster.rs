@@ -12,6 +12,9 @@ pub struct KnownCluster {
     system: AtomicU64,
     /// 0 is not known.
     timeline: AtomicU32,
+    /// A primary that was asked before a server was used.
+    probed_system: AtomicU64,
+    probed_timeline: AtomicU32,
     /// How often clients have written, where that is counted.
     writes: AtomicU64,
     /// How often the schema may have changed.
@@ -35,6 +38,9 @@ impl KnownCluster {
     pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Mismatch> {
         match self.system.compare_exchange(0, system, Ordering::AcqRel, Ordering::Acquire) {
             Err(known) if known != system => return Err(Mismatch::OtherCluster(known)),
+            Ok(_) if self.probed_system.load(Ordering::Acquire) == system => {
+                self.timeline.fetch_max(self.probed_timeline.load(Ordering::Acquire), Ordering::AcqRel);
+            }
             _ => {}
         }
         let Some(timeline) = timeline else { return Ok(()) };
@@ -53,6 +59,19 @@ impl KnownCluster {
     pub fn note_primary(&self, system: u64, timeline: u32) {
         if self.system.load(Ordering::Acquire) == system {
             self.timeline.fetch_max(timeline, Ordering::AcqRel);
+        }
+    }
+
+    /// The same, of a server that was only asked: while no cluster is known, it counts once a server of that one is used. For one thread at a time.
+    pub fn note_probed(&self, system: u64, timeline: u32) {
+        if self.known().is_some() {
+            return self.note_primary(system, timeline);
+        }
+        if self.probed_system.load(Ordering::Acquire) == system {
+            self.probed_timeline.fetch_max(timeline, Ordering::AcqRel);
+        } else {
+            self.probed_timeline.store(timeline, Ordering::Release);
+            self.probed_system.store(system, Ordering::Release);
         }
     }
 
@@ -83,6 +102,7 @@ impl KnownCluster {
     pub fn forget(&self) {
         self.system.store(0, Ordering::Release);
         self.timeline.store(0, Ordering::Release);
+        self.probed_system.store(0, Ordering::Release);
     }
 }
 
@@ -99,6 +119,22 @@ mod tests {
         assert_eq!(cluster.known(), Some((7, 1)), "another cluster's");
         cluster.note_primary(7, 2);
         assert_eq!(cluster.admit(7, Some(1)), Err(Mismatch::OlderTimeline(2)));
+    }
+
+    #[test]
+    fn a_primary_that_was_asked_before_any_is_used_leaves_older_ones_behind() {
+        let cluster = KnownCluster::default();
+        cluster.note_probed(7, 2);
+        cluster.note_probed(7, 1);
+        assert_eq!(cluster.known(), None, "it says nothing of the cluster");
+        assert_eq!(cluster.admit(7, Some(1)), Err(Mismatch::OlderTimeline(2)));
+        cluster.note_probed(7, 3);
+        assert_eq!(cluster.known(), Some((7, 3)));
+        cluster.forget();
+        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "what was asked is forgotten, too");
+        cluster.forget();
+        cluster.note_probed(8, 9);
+        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "another cluster's");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub mod request;
 mod request_routing;
 pub mod resets;
 pub mod routing_catalog;
-mod server_identity;
+pub mod server_identity;
 pub mod server_login;
 pub mod server_position;
 pub mod server_protocol;

@@ -4,9 +4,11 @@
 
 use wire::backend;
 
+use crate::internal_result::Row;
+
 /// `system_identifier` of the control file, and the first eight digits of the name of the file that a primary writes to, which are its timeline; a standby has
 /// none of its own.
-pub(crate) const IDENTITY: &str = "SELECT system_identifier,CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE \
+pub const QUERY: &str = "SELECT system_identifier,CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE \
     pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()),1,8) END FROM pg_catalog.pg_control_system()";
 
 /// What a server says of itself.
@@ -18,14 +20,24 @@ pub struct ServerIdentity {
     pub timeline: Option<u32>,
 }
 
+impl ServerIdentity {
+    /// Reads the answer's row; None if it is none.
+    #[must_use]
+    pub fn read(row: &Row) -> Option<ServerIdentity> {
+        of_columns(row.iter().map(Option::as_deref))
+    }
+}
+
 /// The body of a DataRow.
 pub(crate) fn read(row: &[u8]) -> Option<ServerIdentity> {
-    let mut columns = backend::data_row(row)?;
-    let text =
-        |column: Option<&[u8]>| column.and_then(|bytes| std::str::from_utf8(bytes).ok().map(str::to_owned));
+    of_columns(backend::data_row(row)?)
+}
+
+fn of_columns<'a>(mut columns: impl Iterator<Item = Option<&'a [u8]>>) -> Option<ServerIdentity> {
+    let text = |column: Option<&'a [u8]>| column.and_then(|bytes| std::str::from_utf8(bytes).ok());
     // PostgreSQL shows it as a signed number.
     let system = text(columns.next()?)?.parse::<i64>().ok()?.cast_unsigned();
-    let timeline = text(columns.next()?).and_then(|digits| u32::from_str_radix(&digits, 16).ok());
+    let timeline = text(columns.next()?).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     (system != 0).then_some(ServerIdentity { system, timeline })
 }
 
@@ -52,6 +64,16 @@ mod tests {
             read(&row(&[Some("-2"), None])).unwrap(),
             ServerIdentity { system: u64::MAX - 1, timeline: None }
         );
+    }
+
+    #[test]
+    fn a_row_in_columns_says_the_same() {
+        let columns = ["7512345678901234567", "0000001F"].map(|text| Some(text.as_bytes().to_vec())).to_vec();
+        assert_eq!(
+            ServerIdentity::read(&columns),
+            Some(ServerIdentity { system: 7_512_345_678_901_234_567, timeline: Some(31) })
+        );
+        assert_eq!(ServerIdentity::read(&Row::new()), None);
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl ServerLogin {
 
     fn ready(&mut self) -> LoginStep {
         if std::mem::take(&mut self.asks_identity) {
-            return self.run(Running::Identity, server_identity::IDENTITY);
+            return self.run(Running::Identity, server_identity::QUERY);
         }
         match self.running {
             Running::Identity => LoginStep::Identified,

@@ -26,6 +26,14 @@ pub const QUERY_OF_STANDBY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last
     (SELECT min_recovery_end_timeline FROM pg_catalog.pg_control_recovery()),\
     (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())) END FROM pg_catalog.pg_is_in_recovery() r";
 
+/// All of it, of a server of which it is not known what it is.
+pub const QUERY_OF_ANY: &str = "SELECT r,CASE WHEN r THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END \
+    OPERATOR(pg_catalog.-) '0/0'::pg_catalog.pg_lsn,\
+    CASE WHEN r THEN pg_catalog.concat_ws(' ',(SELECT received_tli FROM pg_catalog.pg_stat_get_wal_receiver()),\
+    (SELECT min_recovery_end_timeline FROM pg_catalog.pg_control_recovery()),\
+    (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())) END,pg_catalog.current_setting('wal_block_size'),\
+    pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size')) FROM pg_catalog.pg_is_in_recovery() r";
+
 /// How far a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerPosition {

@@ -215,6 +215,12 @@ live {
         "Closes clients that were idle inside a transaction for longer. 0 is never.";
     ignore_startup_parameters: Vec<String>, List, "", Reload,
         "Startup parameters that are accepted and dropped, beside those that are tracked.";
+    host_probe_interval: Duration, Seconds, "1", Reload,
+        "Weir's own. How often each host of an entry with several hosts and target_session_attrs, read_write_split or topology is asked what it is, on a connection of its own. 0 is never.",
+        own;
+    host_probe_user: Option<String>, Text, "", Reload,
+        "Weir's own. User that asks the hosts; its password is in auth_file. Empty is the user of the entry, else auth_user; without any of them hosts are not asked. It needs no privilege, and pg_monitor to see at once which timeline a standby follows.",
+        own;
     http_addr: String, NonEmptyText, "127.0.0.1", Reload,
         "Weir's own. IP address of the control panel. Addresses other than loopback are refused until http_auth_file names a user.",
         own;

@@ -249,7 +249,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Entries whose reads go to standbys or that follow Patroni, and their hosts. */
+        /** Entries of whose hosts some are primaries or standbys, and their hosts. */
         get: operations["hosts"];
         put?: never;
         post?: never;
@@ -1696,6 +1696,8 @@ export interface components {
             detail: string;
             /** @description Host and port. */
             primary: string | null;
+            /** @description Its reads go to standbys: hosts can be detached, and their reads and connections are counted. */
+            read_write_split: boolean;
             /**
              * Format: int64
              * @description Standbys that may serve reads.

@@ -1,4 +1,5 @@
-//! SHOW HOSTS and SHOW CLUSTERS: entries whose reads go to standbys (`read_write_split`) or that follow Patroni (`topology`), and their hosts.
+//! SHOW HOSTS and SHOW CLUSTERS: entries with several hosts of which some are primaries or standbys (`target_session_attrs`, `read_write_split`, `topology`), and
+//! their hosts.
 //!
 //! Owns the state that an entry is in and the sentence that says what to do about it.
 
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use messages::{Cell, ClusterHostRow, HostRole};
-use settings::{Database, ReplicaLag};
+use settings::{Database, ReplicaLag, TargetSessionAttrs};
 
 use super::sockets::timestamp;
 use super::{ViewContext, text_or_null};
@@ -30,8 +31,32 @@ enum ClusterState {
     NoStandby,
     TwoPrimaries,
     Unknown,
-    /// Its connections say nothing of their hosts: reads are not split.
+    /// Its hosts are not asked.
     NotWatched,
+}
+
+/// What the connections of an entry need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    /// A primary for writes, and standbys for reads.
+    Both,
+    /// A primary.
+    Primary,
+    /// A standby.
+    Standby,
+    /// Any server, a standby by preference.
+    Any,
+}
+
+impl Needs {
+    fn of(entry: &Database) -> Needs {
+        match entry.target_session_attrs {
+            _ if entry.read_write_split => Needs::Both,
+            TargetSessionAttrs::ReadWrite | TargetSessionAttrs::Primary => Needs::Primary,
+            TargetSessionAttrs::ReadOnly | TargetSessionAttrs::Standby => Needs::Standby,
+            TargetSessionAttrs::Any | TargetSessionAttrs::PreferStandby => Needs::Any,
+        }
+    }
 }
 
 pub(super) fn hosts(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
@@ -45,13 +70,14 @@ pub(super) fn entries(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     entries_of(context).iter().map(|(name, entry)| cluster_row(context, name, entry)).collect()
 }
 
-/// The entries whose reads are split or that follow Patroni, used or not, and those that `*` has made.
+/// The entries that ask for a role of their hosts or follow Patroni, used or not, and those that `*` has made.
 fn entries_of(context: &ViewContext<'_>) -> Vec<(String, Arc<Database>)> {
     let config = context.config;
     let mut found = config.databases.clone();
     found.retain(|name, entry| {
         entry.patroni().is_some()
             || config.splits_reads(entry, None)
+            || (entry.host.len() > 1 && entry.target_session_attrs != TargetSessionAttrs::Any)
             || (entry.read_write_split && context.aggregate.clusters.contains_key(name))
     });
     for name in context.aggregate.clusters.keys() {
@@ -141,8 +167,9 @@ fn cluster_row(context: &ViewContext<'_>, name: &str, entry: &Database) -> Vec<C
     let primary = hosts.iter().find(|host| host.is_primary());
     let cluster = context.aggregate.clusters.get(name);
     let system = cluster.map(|cluster| cluster.system).filter(|system| *system > 0);
-    let is_watched = entry.read_write_split && !entry.awaits_members();
-    let state = if is_watched { state_of(&hosts, usable) } else { ClusterState::NotWatched };
+    let needs = Needs::of(entry);
+    let is_watched = (entry.read_write_split || cluster.is_some()) && !entry.awaits_members();
+    let state = if is_watched { state_of(&hosts, usable, needs) } else { ClusterState::NotWatched };
     let (topology, topology_state, topology_detail) = topology(context, entry, &hosts);
     vec![
         name.into(),
@@ -152,7 +179,7 @@ fn cluster_row(context: &ViewContext<'_>, name: &str, entry: &Database) -> Vec<C
         known(cluster.map_or(0, |cluster| cluster.timeline)),
         text_or_null(system.map(|system| system.to_string())),
         state.word().into(),
-        detail(state, &hosts, usable).into(),
+        detail(state, &hosts, usable, needs).into(),
         topology.into(),
         text_or_null(topology_state),
         text_or_null(topology_detail),
@@ -193,14 +220,16 @@ fn topology(
     ("patroni", Some(word), Some(detail))
 }
 
-fn state_of(hosts: &[Host<'_>], usable: usize) -> ClusterState {
+fn state_of(hosts: &[Host<'_>], usable: usize, needs: Needs) -> ClusterState {
     let primaries = hosts.iter().filter(|host| host.is_primary()).count();
+    let needs_primary = matches!(needs, Needs::Both | Needs::Primary) || usable == 0 && needs == Needs::Any;
+    let needs_standby = matches!(needs, Needs::Both | Needs::Standby);
     match primaries {
         _ if hosts.iter().all(|host| host.row.role == HostRole::Unknown) => ClusterState::Unknown,
-        0 => ClusterState::NoPrimary,
-        1 if usable == 0 => ClusterState::NoStandby,
-        1 => ClusterState::Ok,
-        _ => ClusterState::TwoPrimaries,
+        2.. => ClusterState::TwoPrimaries,
+        0 if needs_primary => ClusterState::NoPrimary,
+        _ if usable == 0 && needs_standby => ClusterState::NoStandby,
+        _ => ClusterState::Ok,
     }
 }
 
@@ -218,13 +247,20 @@ impl ClusterState {
 }
 
 /// What to do about it.
-fn detail(state: ClusterState, hosts: &[Host<'_>], usable: usize) -> String {
+fn detail(state: ClusterState, hosts: &[Host<'_>], usable: usize, needs: Needs) -> String {
     let names = |wanted: &dyn Fn(&Host<'_>) -> bool| -> String {
         let found = hosts.iter().filter(|host| wanted(host)).map(|host| host.row.label.as_str());
         found.collect::<Vec<_>>().join(", ")
     };
     match state {
         ClusterState::Ok if usable + 1 == hosts.len() => "Nothing to do.".to_owned(),
+        ClusterState::Ok if needs != Needs::Both => {
+            let missing = names(&|host| matches!(host.row.role, HostRole::Down | HostRole::Unknown));
+            match missing.is_empty() {
+                true => "Nothing to do.".to_owned(),
+                false => format!("{missing} is of no use now: see state and last_error in SHOW HOSTS."),
+            }
+        }
         ClusterState::Ok => {
             let missing = names(&|host| !host.is_primary() && host.state() != "standby");
             match missing.is_empty() {
@@ -232,8 +268,14 @@ fn detail(state: ClusterState, hosts: &[Host<'_>], usable: usize) -> String {
                 false => format!("No reads go to {missing}: see state and last_error in SHOW HOSTS."),
             }
         }
+        ClusterState::NoPrimary if needs != Needs::Both => {
+            "Clients wait: start the primary, or promote a standby.".to_owned()
+        }
         ClusterState::NoPrimary => {
             "Transactions that may write wait: start the primary, or promote a standby.".to_owned()
+        }
+        ClusterState::NoStandby if needs != Needs::Both => {
+            "Clients wait: start the standbys, see last_error in SHOW HOSTS.".to_owned()
         }
         ClusterState::NoStandby => no_standby(&names(&|host| host.state() == "detached"), hosts),
         ClusterState::TwoPrimaries => {
@@ -245,10 +287,20 @@ fn detail(state: ClusterState, hosts: &[Host<'_>], usable: usize) -> String {
         ClusterState::NotWatched if hosts.is_empty() => {
             "Clients wait until Patroni has listed its members.".to_owned()
         }
-        ClusterState::NotWatched => "Only hosts of entries with read_write_split are watched.".to_owned(),
-        ClusterState::Unknown => {
-            "No client has used it since Weir was started: hosts are known once one has.".to_owned()
+        ClusterState::NotWatched => {
+            "Its hosts are not asked: set host_probe_user (or auth_user, or user of the entry), and host_probe_interval."
+                .to_owned()
         }
+        ClusterState::Unknown => unknown(hosts),
+    }
+}
+
+/// Connections for clients have not found out, and neither has the probe.
+fn unknown(hosts: &[Host<'_>]) -> String {
+    if hosts.iter().any(|host| host.row.error.is_some()) {
+        "No host says what it is: see last_error in SHOW HOSTS.".to_owned()
+    } else {
+        "No client has used it since Weir was started, and its hosts have not answered yet.".to_owned()
     }
 }
 
@@ -312,7 +364,7 @@ mod tests {
         let rows = shown(&harness().show("SHOW CLUSTERS", &of_shards));
         let expected = [
             "app|2|1|h1:5432|3|7300000000000000001|ok|Nothing to do.|probe|NULL|NULL",
-            "idle|2|0|NULL|NULL|NULL|unknown|No client has used it since Weir was started: hosts are known once one has.|probe|NULL|NULL",
+            "idle|2|0|NULL|NULL|NULL|unknown|No client has used it since Weir was started, and its hosts have not answered yet.|probe|NULL|NULL",
         ];
         assert_eq!(rows, expected);
         let mut harness = harness();

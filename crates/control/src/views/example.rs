@@ -24,6 +24,7 @@ pub(super) fn of_shards(subject: Subject) -> Listing {
         Subject::Hosts => hosts(),
         Subject::Zones => zones(),
         Subject::Clusters => clusters(),
+        Subject::ProbedHosts => Listing::Clusters(Vec::new()),
         Subject::Caches => caches(),
         Subject::Queues => queues(),
         Subject::Spans => spans(),

@@ -151,8 +151,8 @@ pub static VIEWS: &[View] = &[
         .own("entries with a query cache: whether its answers can be used, how fresh they are, and what became of requests"),
     typed(CLIENT_WAITS, &[Subject::Clients], waits::of_clients)
         .own("clients that have waited, the longest first: for how long and what for (track_queries)"),
-    typed(CLUSTERS, &[Subject::Clusters], clusters::entries).own(
-        "entries whose reads go to standbys: primary, usable standbys, and what to do if one is missing",
+    typed(CLUSTERS, &[Subject::Clusters, Subject::ProbedHosts], clusters::entries).own(
+        "entries with a primary and standbys: which is the primary, usable standbys, and what to do if one is missing",
     ),
     typed(CONFIG, &[], fixed::config),
     typed(DATABASES, &[Subject::Databases], databases::rows),
@@ -173,8 +173,8 @@ pub static VIEWS: &[View] = &[
     View { is_help: true, ..whole("HELP", &[], &[], |_| Vec::new()) },
     typed(HISTOGRAMS, &[Subject::Pools, Subject::Histograms], durations::histograms)
         .own("how long clients waited, transactions and queries took"),
-    typed(HOSTS, &[Subject::Clusters], clusters::hosts)
-        .own("hosts of entries whose reads go to standbys: what each is, how far behind, and its reads"),
+    typed(HOSTS, &[Subject::Clusters, Subject::ProbedHosts], clusters::hosts)
+        .own("hosts of entries with a primary and standbys: what each is, how far behind, and its reads"),
     typed(LISTS, LISTED, fixed::lists),
     whole("MEM", internals::MEM, &[Subject::Memory], internals::memory)
         .different("counts Weir's own objects, which are fewer kinds than PgBouncer's"),

@@ -39,9 +39,6 @@ const BACKENDS: &str = "SELECT pid, datname, usename, backend_type IS NULL FROM 
     ) AS marked WHERE pid <> pg_backend_pid() AND is_launcher IS NOT TRUE \
     AND (backend_type IN ('client backend', 'walsender') OR backend_type IS NULL AND usesysid IS NOT NULL)";
 
-/// The database that every server has unless it was dropped.
-const MAINTENANCE_DATABASE: &str = "postgres";
-
 /// Writes to the log.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 
@@ -133,7 +130,7 @@ async fn ask_servers(
 async fn ask_server(server: &AskedServer, tls: &TlsConfig, system: System) -> Result<Vec<Activity>, String> {
     one_server(&server.place).await?;
     let mut whys = Vec::new();
-    for mut account in server.accounts.iter().flat_map(databases_of) {
+    for mut account in server.accounts.iter().flat_map(Account::in_turn) {
         account.connect_timeout = account.connect_timeout.min(STEP_LIMIT);
         match activities(&account, &server.place, tls, system).await {
             Ok(found) => return Ok(found),
@@ -144,13 +141,6 @@ async fn ask_server(server: &AskedServer, tls: &TlsConfig, system: System) -> Re
         whys.push("no user asks; set fleet_user (or auth_user, or user for the entry)".to_owned());
     }
     Err(whys.join("; "))
-}
-
-/// The databases that are connected to, in turn: one that no limit is likely to count, so that the question adds nothing to what it asks about; else the entry's.
-fn databases_of(account: &Account) -> impl Iterator<Item = Account> {
-    let mut elsewhere = account.clone();
-    MAINTENANCE_DATABASE.clone_into(&mut elsewhere.dbname);
-    (elsewhere != *account).then_some(elsewhere).into_iter().chain([account.clone()])
 }
 
 /// Refuses a name of several servers: a connection to one of them does not show the backends of the others.

@@ -79,6 +79,8 @@ struct HostView {
 struct HostsSummary {
     /// The entry.
     database: String,
+    /// Its reads go to standbys: hosts can be detached, and their reads and connections are counted.
+    read_write_split: bool,
     /// Standbys that may serve reads.
     standbys: u64,
     /// Host and port.
@@ -105,7 +107,7 @@ struct Hosts {
     hosts: Vec<HostView>,
 }
 
-/// Entries whose reads go to standbys or that follow Patroni, and their hosts.
+/// Entries of whose hosts some are primaries or standbys, and their hosts.
 #[utoipa::path(get, path = "/api/v1/hosts", params(HostsQuery), responses(
     (status = 200, body = Hosts), (status = 401, body = crate::failure::FailureBody)))]
 async fn hosts(
@@ -118,7 +120,7 @@ async fn hosts(
     let config = context.config();
     let is_wanted = |database: &str| wanted.database.as_deref().is_none_or(|wanted| wanted == database);
     Ok(Json(Hosts {
-        entries: entries.iter().map(summary).filter(|entry| is_wanted(&entry.database)).collect(),
+        entries: entries.iter().map(|row| summary(row, &config)).filter(|entry| is_wanted(&entry.database)).collect(),
         hosts: hosts.iter().map(|row| host(row, &config)).filter(|host| is_wanted(&host.database)).collect(),
     }))
 }
@@ -168,9 +170,11 @@ async fn host_history(
     Json(HostsHistory { series, marks }).into_response()
 }
 
-fn summary(row: ViewRow<'_, ClusterColumn>) -> HostsSummary {
+fn summary(row: ViewRow<'_, ClusterColumn>, config: &Config) -> HostsSummary {
+    let database = row.owned(ClusterColumn::Database);
     HostsSummary {
-        database: row.owned(ClusterColumn::Database),
+        read_write_split: config.database(&database).is_some_and(|entry| entry.read_write_split),
+        database,
         standbys: row.number(ClusterColumn::Standbys),
         primary: row.text(ClusterColumn::Primary).map(str::to_owned),
         state: row.owned(ClusterColumn::State),

@@ -1,0 +1,130 @@
+//! The thread that asks the hosts of entries what they are and how far they are (`host_probe_interval`).
+//!
+//! Owns which hosts are asked and how often, and what is known of them: SHOW HOSTS has it beside what connections for clients have seen, and also of entries without clients. A
+//! primary that it finds on a newer timeline is told to the shards, which leave the older one.
+#![forbid(unsafe_code)]
+
+mod board;
+mod plan;
+mod server;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use messages::ClusterRow;
+use pgclient::System;
+use settings::Config;
+use telemetry::{Level, Record};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::board::Board;
+use crate::plan::{Plan, ProbedServer};
+
+/// The thread's name.
+const THREAD: &str = "weir-hosts";
+
+/// An entry has a primary with this system identifier, on this timeline.
+pub type FoundPrimary = Arc<dyn Fn(&str, u64, u32) + Send + Sync>;
+
+/// Writes to the log.
+pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
+
+/// Where answers go.
+#[derive(Clone)]
+struct Out {
+    board: Arc<Mutex<Board>>,
+    found_primary: FoundPrimary,
+    log: Log,
+    system: System,
+}
+
+impl Out {
+    fn log(&self, level: Level, text: &str) {
+        (self.log)(Record::new(level, format!("host probe: {text}")));
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread; there is none until there is a host to be asked.
+pub struct HostProbe {
+    out: Out,
+    running: Option<watch::Sender<Arc<Config>>>,
+}
+
+impl HostProbe {
+    /// Asks as this configuration says.
+    #[must_use]
+    pub fn start(config: &Arc<Config>, found_primary: FoundPrimary, log: Log, system: System) -> HostProbe {
+        let out = Out { board: Arc::default(), found_primary, log, system };
+        let mut probe = HostProbe { out, running: None };
+        probe.configure(config);
+        probe
+    }
+
+    /// A new configuration is in force.
+    pub fn configure(&mut self, config: &Arc<Config>) {
+        match &self.running {
+            Some(running) => drop(running.send_replace(Arc::clone(config))),
+            None if !Plan::of(config).servers.is_empty() => self.spawn(config),
+            None => {}
+        }
+    }
+
+    /// What is known of the hosts of each entry.
+    #[must_use]
+    pub fn rows(&self) -> Vec<ClusterRow> {
+        self.out.board().rows()
+    }
+
+    fn spawn(&mut self, config: &Arc<Config>) {
+        let (config, configs) = watch::channel(Arc::clone(config));
+        let out = self.out.clone();
+        let run = move || {
+            if let Err(why) = run(configs, &out) {
+                out.log(Level::Error, &format!("cannot start the runtime: {why}"));
+            }
+        };
+        match thread::Builder::new().name(THREAD.to_owned()).spawn(run) {
+            Ok(_) => self.running = Some(config),
+            Err(why) => self.out.log(Level::Error, &format!("cannot start the thread that asks: {why}")),
+        }
+    }
+}
+
+/// The thread's main function; returns when the process ends.
+fn run(configs: watch::Receiver<Arc<Config>>, out: &Out) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_io().enable_time().thread_name(THREAD).max_blocking_threads(2);
+    builder.build()?.block_on(probe_always(configs, out));
+    Ok(())
+}
+
+/// Each server that is to be asked is, and no other.
+async fn probe_always(mut configs: watch::Receiver<Arc<Config>>, out: &Out) {
+    let mut asked: Vec<(ProbedServer, JoinHandle<()>)> = Vec::new();
+    loop {
+        let Plan { entries, mut servers, unasked } = Plan::of(&configs.borrow_and_update());
+        unasked.iter().for_each(|why| out.log(Level::Warning, why));
+        out.board().configure(entries);
+        asked.retain(|(server, task)| {
+            let is_kept = servers.contains(server);
+            if !is_kept {
+                task.abort();
+            }
+            is_kept
+        });
+        servers.retain(|server| asked.iter().all(|(other, _)| other != server));
+        for server in servers {
+            let task = tokio::spawn(server::probe_always(server.clone(), configs.clone(), out.clone()));
+            asked.push((server, task));
+        }
+        if configs.changed().await.is_err() {
+            return;
+        }
+    }
+}

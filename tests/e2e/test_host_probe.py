@@ -1,0 +1,158 @@
+"""`host_probe_interval` and `host_probe_user`: what hosts are is known without a client, and a new primary is found while the old one works."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+import host
+from test_hosts import states, summary
+from test_target_session import entry, pair  # noqa: F401 (a fixture)
+from weir import USERLIST
+
+pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
+
+PROBES = "application_name = 'weir host probe'"
+SECRET = "knows-the-way-42"
+
+
+class Cluster:
+    """The pair by the names of its servers."""
+
+    def __init__(self, pair):
+        self.servers = dict(zip(("primary", "standby"), pair))
+
+
+def probing(weir, pair, words="target_session_attrs=primary", **settings):
+    """The old primary comes first in the list."""
+    primary, standby = pair
+    hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{standby.port} {words}"
+    settings = {"host_probe_user": "watcher", "host_probe_interval": 0.2, "threads": 2, **settings}
+    return weir(databases={"app": hosts}, userlist={**USERLIST, "watcher": SECRET}, **settings)
+
+
+@pytest.fixture
+def probed(pair):  # noqa: F811
+    """They let the user `watcher` in by its password only."""
+    primary, standby = pair
+    primary.query(f"create role watcher login password '{SECRET}'")
+    host.eventually(lambda: standby.value("select count(*) from pg_roles where rolname = 'watcher'") == 1)
+    for server in pair:
+        rules = server.data / "pg_hba.conf"
+        rules.write_text("host all watcher all scram-sha-256\n" + rules.read_text())
+        server.query("select pg_reload_conf()")
+    return pair
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """Its processes do nothing; their sockets stay."""
+    pids = [server.process.pid, *host.children(server.process.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def is_on(client, server):
+    """No prepared statement, and a transaction of its own."""
+    return client.execute("select inet_server_port()", prepare=False).fetchone() == (server.port,)
+
+
+def all_well(pooler, pair):  # noqa: F811
+    host.eventually(lambda: states(pooler, Cluster(pair)) == {"primary": "primary", "standby": "standby"})
+
+
+def test_hosts_are_known_without_a_client(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed)
+    all_well(pooler, probed)
+    primary.query("create table t (a int)", "app")
+    by_port = lambda: {row["port"]: row for row in pooler.console("SHOW HOSTS")}
+    host.eventually(lambda: by_port()[standby.port]["lag_bytes"] == 0)
+    rows = by_port()
+    assert all(row["timeline"] == 1 and row["since"] and row["last_error"] is None and row["replay_lsn"] for row in rows.values()), rows
+    found = summary(pooler)
+    system = primary.value("select system_identifier from pg_control_system()")
+    assert (found["state"], found["primary"], found["system_identifier"]) == ("ok", f"127.0.0.1:{primary.port}", str(system)), found
+    assert [server.count(PROBES) for server in probed] == [1, 1], "one connection to each, which stays"
+    assert [server.count("datname = 'app'") for server in probed] == [0, 0], "none of them counts in the database"
+    pooler.reload(host_probe_interval=0)
+    host.eventually(lambda: [server.count(PROBES) for server in probed] == [0, 0])
+    host.eventually(lambda: summary(pooler)["state"] == "not watched")
+
+
+def test_a_standby_that_stands_still_is_down_and_one_that_does_not_replay_lags(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed)
+    all_well(pooler, probed)
+    row = lambda: next(row for row in pooler.console("SHOW HOSTS") if row["port"] == standby.port)
+    standby.query("select pg_wal_replay_pause()")
+    primary.query("create table t (a int)", "app")
+    host.eventually(lambda: (row()["lag_bytes"] or 0) > 0 and row()["lag_ms"] > 0)
+    standby.query("select pg_wal_replay_resume()")
+    host.eventually(lambda: row()["lag_bytes"] == 0)
+    with stopped(standby):
+        host.eventually(lambda: row()["state"] == "down")
+        assert row()["last_error"] == "no answer in time"
+        pooler.wait_log(rf"WARNING host probe: 127\.0\.0\.1:{standby.port} is down: no answer in time")
+        assert summary(pooler)["state"] == "ok" and str(standby.port) in summary(pooler)["detail"]
+    all_well(pooler, probed)
+    pooler.wait_log(rf"host probe: 127\.0\.0\.1:{standby.port} answers again")
+
+
+def test_a_newer_primary_is_found_while_the_old_one_works(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed, host_probe_interval=0)
+    client, other = pooler.connect(), pooler.connect()
+    assert is_on(client, primary) and is_on(other, primary)
+    other.autocommit = False
+    other.execute("select 1")
+    standby.promote()
+    assert all(is_on(client, primary) for _ in range(20)), "without the probe nothing says so"
+    pooler.reload(host_probe_interval=0.2)
+    host.eventually(lambda: is_on(client, standby))
+    assert all(is_on(client, standby) for _ in range(20))
+    assert is_on(other, primary), "its transaction goes on"
+    other.rollback()
+    other.autocommit = True
+    assert is_on(other, standby)
+    found = summary(pooler)
+    assert (found["state"], found["timeline"]) == ("two primaries", 2), found
+    primary.stop()
+    host.eventually(lambda: summary(pooler)["state"] == "ok")
+
+
+def test_a_primary_that_was_left_behind_before_the_first_client_gets_none(weir, probed):
+    primary, standby = probed
+    standby.promote()
+    pooler = probing(weir, probed)
+    host.eventually(lambda: summary(pooler)["timeline"] == 2)
+    assert is_on(pooler.connect(), standby), "although the other one is the first of the list"
+
+
+def test_a_user_that_may_not_log_in_says_nothing_of_the_hosts(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed, host_probe_user="stranger")
+    row = lambda: next(row for row in pooler.console("SHOW HOSTS") if row["port"] == standby.port)
+    host.eventually(lambda: row()["last_error"])
+    assert "stranger" in row()["last_error"] and row()["state"] == "unknown"
+    pooler.wait_log(rf"host probe: 127\.0\.0\.1:{standby.port} cannot be asked: .*stranger.*; set host_probe_user")
+    assert summary(pooler)["detail"] == "No host says what it is: see last_error in SHOW HOSTS."
+    assert is_on(pooler.connect(), primary), "clients do not need it"
+    pooler.reload(host_probe_user="watcher")
+    all_well(pooler, probed)
+    assert row()["last_error"] is None
+
+
+def test_a_server_of_another_cluster_is_named(weir, pg, probed):
+    primary, _ = probed
+    entry = f"host=127.0.0.1,127.0.0.1 port={primary.port},{pg.port} target_session_attrs=primary user=alice"
+    pooler = weir(databases={"app": entry}, host_probe_interval=0.2)
+    host.eventually(lambda: any("system identifier" in (row["last_error"] or "") for row in pooler.console("SHOW HOSTS")))
+    assert summary(pooler)["hosts"] == 2
