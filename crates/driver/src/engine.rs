@@ -11,7 +11,7 @@ use std::{fmt, io, panic, process};
 
 use auth::MockKey;
 use messages::{Command, Listing, ShardId, Subject};
-use pool::PoolRegistry;
+use pool::{PoolRegistry, ProbedPrimary};
 use settings::{Config, IoDriver};
 use shard::Shard;
 use telemetry::{Level, Record};
@@ -197,11 +197,11 @@ impl Engine {
         Arc::clone(self.registry.quotas())
     }
 
-    /// Tells what was asked of hosts: an entry's server with this identifier is a primary on this timeline. For one thread.
+    /// Takes the primary of an entry, as its hosts have answered. For one thread.
     #[must_use]
-    pub fn probed_primaries(&self) -> impl Fn(&str, u64, u32) + Send + Sync + use<> {
+    pub fn probed_primaries(&self) -> impl Fn(&str, Option<ProbedPrimary>) + Send + Sync + use<> {
         let registry = Arc::clone(&self.registry);
-        move |entry, system, timeline| registry.database(entry).cluster.note_probed(system, timeline)
+        move |entry, primary| registry.note_probed(entry, primary)
     }
 
     /// Rows about what no shard knows; nothing for what shards know.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use messages::ShardId;
 use pool::{
     Budget, CancelKeyPrefix, ConnectionCounts, Counted, ExternalClients, FairPool, FairShare, FairShares,
-    FleetCounts, Lease, PoolRegistry, ProcessCounts, SharedPool, SlotCounter,
+    FleetCounts, Lease, PoolRegistry, ProbedPrimary, ProcessCounts, SharedPool, SlotCounter,
 };
 use quota::Book;
 use settings::QueueBy;
@@ -40,6 +40,8 @@ struct Names {
     /// Pools for reads, by database, user and host.
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: HashMap<String, Arc<ConnectionCounts>>,
+    /// Of entries whose hosts are asked.
+    probed_primaries: HashMap<String, ProbedPrimary>,
     users: HashMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
     /// What other nodes of the fleet have.
@@ -117,6 +119,18 @@ impl ProcessRegistry {
         if let Some(wake) = &self.want_slots {
             counter.set_lease(Some(Lease { slots: 0, floor: 0, until_us: 0 }));
             wake();
+        }
+    }
+
+    /// The primary of an entry, as its hosts have answered; for its counts, and for those that are made later. For one thread.
+    pub(crate) fn note_probed(&self, entry: &str, primary: Option<ProbedPrimary>) {
+        let names = &mut *self.names();
+        match primary {
+            Some(primary) => _ = names.probed_primaries.insert(entry.to_owned(), primary),
+            None => _ = names.probed_primaries.remove(entry),
+        }
+        if let Some(counts) = names.databases.get(entry) {
+            counts.cluster.note_probed(primary);
         }
     }
 
@@ -198,8 +212,12 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        let Names { databases, external, .. } = &mut *self.names();
-        let new = || self.new_counts(name, external.databases.get(name));
+        let Names { databases, external, probed_primaries, .. } = &mut *self.names();
+        let new = || {
+            let counts = self.new_counts(name, external.databases.get(name));
+            counts.cluster.note_probed(probed_primaries.get(name).copied());
+            counts
+        };
         Arc::clone(databases.entry(name.to_owned()).or_insert_with(new))
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use messages::{ClusterHostRow, ClusterRow, HostLag, HostRole, ServerError};
 use pgclient::Place;
+use pool::ProbedPrimary;
 
 use crate::plan::ProbedEntry;
 
@@ -88,8 +89,8 @@ struct Positions {
 }
 
 impl Board {
-    /// These entries have these hosts. What is known of those that stay is kept.
-    pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) {
+    /// These entries have these hosts. What is known of those that stay is kept. Returns the primary of each entry, also of those that are none any more.
+    pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) -> Vec<(String, Option<ProbedPrimary>)> {
         let mut before = std::mem::take(&mut self.entries);
         for ProbedEntry { name, hosts } in entries {
             let Entry { hosts: mut known, positions } = before.remove(&name).unwrap_or_default();
@@ -100,11 +101,13 @@ impl Board {
             let hosts = hosts.into_iter().map(&mut host).collect();
             self.entries.insert(name, Entry { hosts, positions });
         }
+        let gone = before.into_keys().map(|name| (name, None));
+        gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.primary()))).collect()
     }
 
-    /// A server has answered, or has not. If it is a primary: the entries that it belongs to, each with the identifier and the timeline.
-    pub(crate) fn note(&mut self, place: &Place, seen: Seen) -> Vec<(String, u64, u32)> {
-        self.note_at(place, &seen, (Instant::now(), wall_us()))
+    /// A server has answered, or has not. Returns the primary of each entry that has it.
+    pub(crate) fn note(&mut self, place: &Place, seen: &Seen) -> Vec<(String, Option<ProbedPrimary>)> {
+        self.note_at(place, seen, (Instant::now(), wall_us()))
     }
 
     fn note_at(
@@ -112,18 +115,19 @@ impl Board {
         place: &Place,
         seen: &Seen,
         (now, now_us): (Instant, u64),
-    ) -> Vec<(String, u64, u32)> {
+    ) -> Vec<(String, Option<ProbedPrimary>)> {
         let mut primaries = Vec::new();
         for (name, entry) in &mut self.entries {
             if !entry.note(place, seen, now_us) {
                 continue;
             }
+            let primary = entry.primary();
             if let Some(answer) = seen.answer().filter(|answer| !answer.is_standby)
-                && entry.system() == Some(answer.system)
+                && primary.is_some_and(|primary| primary.system == answer.system)
             {
                 entry.positions.note(answer, now);
-                primaries.push((name.clone(), answer.system, answer.timeline));
             }
+            primaries.push((name.clone(), primary));
         }
         primaries
     }
@@ -151,21 +155,27 @@ impl Entry {
         is_one
     }
 
-    /// The identifier of its cluster: that of the primary on the newest timeline, else of the first host that has one.
-    fn system(&self) -> Option<u64> {
-        let answers = || self.hosts.iter().filter_map(|host| host.seen.answer());
-        let primary = answers().filter(|answer| !answer.is_standby).max_by_key(|answer| answer.timeline);
-        primary.or_else(|| answers().next()).map(|answer| answer.system)
+    /// The one on the newest timeline.
+    fn primary(&self) -> Option<ProbedPrimary> {
+        let primaries = self.answers().filter(|answer| !answer.is_standby);
+        let newest = primaries.max_by_key(|answer| answer.timeline)?;
+        Some(ProbedPrimary { system: newest.system, timeline: newest.timeline })
+    }
+
+    fn answers(&self) -> impl Iterator<Item = &Answer> {
+        self.hosts.iter().filter_map(|host| host.seen.answer())
     }
 
     fn row(&self, name: &str, now: Instant) -> ClusterRow {
-        let system = self.system();
-        let primaries = self.hosts.iter().filter_map(|host| host.seen.answer());
-        let primaries = primaries.filter(|answer| !answer.is_standby && Some(answer.system) == system);
+        let primary = self.primary();
+        // Without a primary, the first host says which cluster it is.
+        let system = primary
+            .map(|primary| primary.system)
+            .or_else(|| self.answers().next().map(|answer| answer.system));
         ClusterRow {
             database: name.to_owned(),
             system: system.unwrap_or_default(),
-            timeline: primaries.map(|answer| answer.timeline).max().unwrap_or_default(),
+            timeline: primary.map_or(0, |primary| primary.timeline),
             hosts: self.hosts.iter().map(|host| host.row(system, &self.positions, now)).collect(),
         }
     }
@@ -279,11 +289,10 @@ mod tests {
     #[test]
     fn an_answer_holds_for_each_entry_that_has_the_server() {
         let mut board = board();
-        assert_eq!(
-            board.note(&place("b"), primary(7, 2, 100)),
-            [("app".into(), 7, 2), ("more".into(), 7, 2)]
-        );
-        assert!(board.note(&place("a"), standby(7, 100)).is_empty());
+        let found = Some(ProbedPrimary { system: 7, timeline: 2 });
+        let of_both = [("app".to_owned(), found), ("more".to_owned(), found)];
+        assert_eq!(board.note(&place("b"), &primary(7, 2, 100)), of_both);
+        assert_eq!(board.note(&place("a"), &standby(7, 100)), of_both[..1]);
         let roles = ["a", "b"].map(|name| host(&board, "app", name).role);
         assert_eq!(
             (roles, host(&board, "more", "c").role),
@@ -291,31 +300,39 @@ mod tests {
         );
         let rows = board.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 2));
-        assert_eq!(board.note(&place("nowhere"), primary(7, 3, 1)), []);
+        assert_eq!(board.note(&place("nowhere"), &primary(7, 3, 1)), []);
+        board.note(&place("a"), &primary(7, 1, 100));
+        assert_eq!(
+            board.configure(vec![entry("app", &["a", "b"])]),
+            [("more".to_owned(), None), ("app".to_owned(), found)]
+        );
+        let down = Seen::Unanswered(Unanswered::Down("refused".into()));
+        let older = Some(ProbedPrimary { system: 7, timeline: 1 });
+        assert_eq!(board.note(&place("b"), &down), [("app".to_owned(), older)], "as far as is known now");
     }
 
     #[test]
-    fn a_server_of_another_cluster_is_named_and_tells_of_no_primary() {
+    fn a_server_of_another_cluster_is_named() {
         let mut board = board();
-        board.note(&place("a"), primary(7, 1, 100));
-        board.note(&place("b"), standby(8, 100));
+        board.note(&place("a"), &primary(7, 1, 100));
+        board.note(&place("b"), &standby(8, 100));
         let row = host(&board, "app", "b");
         assert_eq!((row.role, row.seen_us), (HostRole::Unknown, 0));
         assert_eq!(row.error.unwrap().message, "its system identifier is 8 and that of the others is 7");
-        board.note(&place("c"), standby(8, 100));
+        board.note(&place("c"), &standby(8, 100));
         assert_eq!(host(&board, "more", "b").role, HostRole::Standby, "there it is one of two");
     }
 
     #[test]
     fn who_may_not_ask_knows_nothing_and_who_cannot_knows_that_it_is_down() {
         let mut board = board();
-        board.note(&place("a"), Seen::Unanswered(Unanswered::Refused("password".into())));
+        board.note(&place("a"), &Seen::Unanswered(Unanswered::Refused("password".into())));
         let row = host(&board, "app", "a");
         assert_eq!(
             (row.role, row.seen_us, row.error.unwrap().message),
             (HostRole::Unknown, 0, "password".into())
         );
-        board.note(&place("a"), Seen::Unanswered(Unanswered::Down("refused".into())));
+        board.note(&place("a"), &Seen::Unanswered(Unanswered::Down("refused".into())));
         let row = host(&board, "app", "a");
         assert_eq!(
             (row.role, row.seen_us > 0, row.error.unwrap().message),

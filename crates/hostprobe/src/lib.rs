@@ -14,6 +14,7 @@ use std::thread;
 
 use messages::ClusterRow;
 use pgclient::System;
+use pool::ProbedPrimary;
 use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
@@ -25,8 +26,8 @@ use crate::plan::{Plan, ProbedServer};
 /// The thread's name.
 const THREAD: &str = "weir-hosts";
 
-/// An entry has a primary with this system identifier, on this timeline.
-pub type FoundPrimary = Arc<dyn Fn(&str, u64, u32) + Send + Sync>;
+/// The primary of an entry, or that none has answered.
+pub type FoundPrimary = Arc<dyn Fn(&str, Option<ProbedPrimary>) + Send + Sync>;
 
 /// Writes to the log.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
@@ -47,6 +48,12 @@ impl Out {
 
     fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, primaries: Vec<(String, Option<ProbedPrimary>)>) {
+        for (entry, primary) in primaries {
+            (self.found_primary)(&entry, primary);
+        }
     }
 }
 
@@ -110,7 +117,8 @@ async fn probe_always(mut configs: watch::Receiver<Arc<Config>>, out: &Out) {
     loop {
         let Plan { entries, mut servers, unasked } = Plan::of(&configs.borrow_and_update());
         unasked.iter().for_each(|why| out.log(Level::Warning, why));
-        out.board().configure(entries);
+        let primaries = out.board().configure(entries);
+        out.tell(primaries);
         asked.retain(|(server, task)| {
             let is_kept = servers.contains(server);
             if !is_kept {

@@ -43,10 +43,15 @@ pub(crate) async fn probe_always(server: ProbedServer, mut configs: watch::Recei
         if let Some(text) = complaints.raise("server", text) {
             out.log(level, &text);
         }
-        out.board().note(&server.place, Seen::Unanswered(why));
+        note(&server, Seen::Unanswered(why), &out);
         let interval = configs.borrow().global.host_probe_interval;
         sleep(interval.max(RETRY)).await;
     }
+}
+
+fn note(server: &ProbedServer, seen: Seen, out: &Out) {
+    let primaries = out.board().note(&server.place, &seen);
+    out.tell(primaries);
 }
 
 enum Never {}
@@ -69,10 +74,7 @@ async fn probe_until_failure(
         if complaints.settle("server") {
             out.log(Level::Log, &format!("{} answers again", server.place.label()));
         }
-        let primaries = out.board().note(&server.place, Seen::Answered(answer));
-        for (entry, system, timeline) in primaries {
-            (out.found_primary)(&entry, system, timeline);
-        }
+        note(server, Seen::Answered(answer), out);
         let interval = configs.borrow().global.host_probe_interval;
         sleep_until(began + interval).await;
     }

@@ -12,13 +12,22 @@ pub struct KnownCluster {
     system: AtomicU64,
     /// 0 is not known.
     timeline: AtomicU32,
-    /// A primary that was asked before a server was used.
+    /// The last [`ProbedPrimary`].
     probed_system: AtomicU64,
     probed_timeline: AtomicU32,
     /// How often clients have written, where that is counted.
     writes: AtomicU64,
     /// How often the schema may have changed.
     schema_changes: AtomicU64,
+}
+
+/// A primary that was asked what it is (`host_probe_interval`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbedPrimary {
+    /// `system_identifier`.
+    pub system: u64,
+    /// What it writes.
+    pub timeline: u32,
 }
 
 /// Why a server is none of the cluster's.
@@ -62,17 +71,14 @@ impl KnownCluster {
         }
     }
 
-    /// The same, of a server that was only asked: while no cluster is known, it counts once a server of that one is used. For one thread at a time.
-    pub fn note_probed(&self, system: u64, timeline: u32) {
-        if self.known().is_some() {
-            return self.note_primary(system, timeline);
-        }
-        if self.probed_system.load(Ordering::Acquire) == system {
-            self.probed_timeline.fetch_max(timeline, Ordering::AcqRel);
-        } else {
-            self.probed_timeline.store(timeline, Ordering::Release);
-            self.probed_system.store(system, Ordering::Release);
-        }
+    /// The primary on the newest timeline of the servers that were asked, if any is one. While no cluster is known, it counts once a server of that one is used.
+    /// For one thread at a time.
+    pub fn note_probed(&self, primary: Option<ProbedPrimary>) {
+        let ProbedPrimary { system, timeline } = primary.unwrap_or_default();
+        self.note_primary(system, timeline);
+        self.probed_system.store(0, Ordering::Release);
+        self.probed_timeline.store(timeline, Ordering::Release);
+        self.probed_system.store(system, Ordering::Release);
     }
 
     /// A client has written, and knows it.
@@ -124,16 +130,18 @@ mod tests {
     #[test]
     fn a_primary_that_was_asked_before_any_is_used_leaves_older_ones_behind() {
         let cluster = KnownCluster::default();
-        cluster.note_probed(7, 2);
-        cluster.note_probed(7, 1);
+        let probed = |system, timeline| cluster.note_probed(Some(ProbedPrimary { system, timeline }));
+        probed(7, 2);
         assert_eq!(cluster.known(), None, "it says nothing of the cluster");
         assert_eq!(cluster.admit(7, Some(1)), Err(Mismatch::OlderTimeline(2)));
-        cluster.note_probed(7, 3);
-        assert_eq!(cluster.known(), Some((7, 3)));
+        probed(7, 3);
+        probed(7, 1);
+        assert_eq!(cluster.known(), Some((7, 3)), "what was used is remembered");
+        cluster.note_probed(None);
         cluster.forget();
-        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "what was asked is forgotten, too");
+        assert_eq!(cluster.admit(7, Some(1)), Ok(()), "what was only asked is not");
         cluster.forget();
-        cluster.note_probed(8, 9);
+        probed(8, 9);
         assert_eq!(cluster.admit(7, Some(1)), Ok(()), "another cluster's");
     }
 
