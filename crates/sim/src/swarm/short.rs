@@ -7,8 +7,8 @@ use crate::fault::Fault;
 use crate::prng::Prng;
 
 /// What arrives, is sent or is held in smaller pieces than this makes too many events.
-const PIECE_BYTES: u64 = 64;
-const PIPE_BYTES: u64 = 512;
+const PIECE_BYTES: u64 = 512;
+const PIPE_BYTES: u64 = 2_048;
 /// The least `server_lifetime`, in milliseconds.
 const LIFETIME_MS: u64 = 50;
 
