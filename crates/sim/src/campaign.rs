@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Report, has_cluster, run, run_direct};
+use weir_sim::{HostEvents, Length, Report, has_cluster, run, run_direct};
 
 /// Between two lines of progress of a long run.
 const PROGRESS: Duration = Duration::from_secs(60);
@@ -27,6 +27,8 @@ pub(crate) struct Campaign {
     pub(crate) first: bool,
     /// Only seeds with a primary and standbys.
     pub(crate) clusters: bool,
+    /// How much work each has.
+    pub(crate) length: Length,
     /// A plain relay in place of the shards.
     pub(crate) direct: bool,
     /// Threads.
@@ -43,6 +45,18 @@ struct Totals {
     statements: u64,
     transactions: u64,
     standby_reads: u64,
+    clusters: ClusterRuns,
+}
+
+/// Runs with a cluster in which something of a kind has happened at least once.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClusterRuns {
+    standby_reads: u64,
+    promotions: u64,
+    split_brains: u64,
+    partitions: u64,
+    stalls: u64,
+    restarts: u64,
 }
 
 impl Campaign {
@@ -62,6 +76,9 @@ impl Campaign {
         });
         let totals = *lock(&totals);
         println!("{}", totals.in_words(begun));
+        if let Some(words) = totals.clusters.in_words() {
+            println!("{words}");
+        }
         println!("{} passed, {} failed", totals.passed, totals.failed);
         totals.failed == 0 && totals.passed > 0
     }
@@ -83,12 +100,16 @@ impl Campaign {
             totals.statements += report.statements;
             totals.transactions += report.transactions;
             totals.standby_reads += report.standby_reads;
+            totals.clusters.count(&report);
             match fault {
                 Some(text) => {
                     totals.failed += 1;
                     let direct = if self.direct { " --direct" } else { "" };
+                    let short = if self.length == Length::Short { " --short" } else { "" };
                     println!("seed {seed} failed: {text}");
-                    println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace{direct}");
+                    println!(
+                        "    replay: cargo run --release -p weir-sim -- --seed {seed} --trace{short}{direct}"
+                    );
                 }
                 None => totals.passed += 1,
             }
@@ -96,7 +117,7 @@ impl Campaign {
     }
 
     fn seed(&self, seed: u64) -> Report {
-        if self.direct { run_direct(seed, false) } else { run(seed, false) }
+        if self.direct { run_direct(seed, self.length, false) } else { run(seed, self.length, false) }
     }
 
     /// What is wrong with a run, if anything; one in a hundred must repeat itself.
@@ -112,13 +133,39 @@ impl Campaign {
 
 impl Totals {
     fn in_words(&self, begun: Instant) -> String {
-        let Totals { passed, failed, statements, transactions, standby_reads } = *self;
+        let Totals { passed, failed, statements, transactions, standby_reads, .. } = *self;
         let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds());
         let rate = transactions as f64 / cpu.max(0.01);
         format!(
             "{} seeds, {failed} failed, {transactions} transactions, {statements} statements, {standby_reads} reads on standbys in {seconds:.0} s ({cpu:.0} CPU seconds), {rate:.0} transactions a CPU second",
             passed + failed
         )
+    }
+}
+
+impl ClusterRuns {
+    fn count(&mut self, report: &Report) {
+        let HostEvents { promotions, split_brains, partitions, stalls, restarts } = report.host_events;
+        for (runs, times) in [
+            (&mut self.standby_reads, report.standby_reads),
+            (&mut self.promotions, promotions),
+            (&mut self.split_brains, split_brains),
+            (&mut self.partitions, partitions),
+            (&mut self.stalls, stalls),
+            (&mut self.restarts, restarts),
+        ] {
+            *runs += u64::from(times > 0);
+        }
+    }
+
+    /// None if no run had a cluster to which something has happened.
+    fn in_words(self) -> Option<String> {
+        let ClusterRuns { standby_reads, promotions, split_brains, partitions, stalls, restarts } = self;
+        (standby_reads + promotions + partitions + stalls + restarts > 0).then(|| {
+            format!(
+                "runs with reads on standbys: {standby_reads}, promotions: {promotions}, split brains: {split_brains}, hosts cut off: {partitions}, standbys standing still: {stalls}, hosts started again: {restarts}"
+            )
+        })
     }
 }
 

@@ -13,7 +13,10 @@ pub(crate) const SECOND_US: u64 = 1_000_000;
 pub(crate) struct Clock<T> {
     now_us: u64,
     sequence: u64,
-    coming: BinaryHeap<Entry<T>>,
+    /// When what is at which place of `events`: small, because a heap moves what it has all the time.
+    coming: BinaryHeap<Entry>,
+    events: Vec<Option<T>>,
+    free: Vec<u32>,
     wall_offset_us: i64,
 }
 
@@ -21,7 +24,14 @@ impl<T> Clock<T> {
     /// Nothing to come; the monotonic clock shows one hour, as if the machine had started then.
     pub(crate) fn new() -> Clock<T> {
         let wall_offset_us = 1_790_000_000 * 1_000_000;
-        Clock { now_us: 3_600 * SECOND_US, sequence: 0, coming: BinaryHeap::new(), wall_offset_us }
+        Clock {
+            now_us: 3_600 * SECOND_US,
+            sequence: 0,
+            coming: BinaryHeap::new(),
+            events: Vec::new(),
+            free: Vec::new(),
+            wall_offset_us,
+        }
     }
 
     /// Monotonic microseconds.
@@ -52,7 +62,17 @@ impl<T> Clock<T> {
     /// Something is to happen then, or now if then is past.
     pub(crate) fn at(&mut self, at_us: u64, what: T) {
         self.sequence += 1;
-        self.coming.push(Entry { at_us: at_us.max(self.now_us), sequence: self.sequence, what });
+        let place = self.keep(what);
+        self.coming.push(Entry { at_us: at_us.max(self.now_us), sequence: self.sequence, place });
+    }
+
+    fn keep(&mut self, what: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.events[place as usize] = Some(what);
+            return place;
+        }
+        self.events.push(Some(what));
+        u32::try_from(self.events.len() - 1).unwrap_or(u32::MAX)
     }
 
     /// The next event; the clock now shows its time. None once nothing comes before `until_us`.
@@ -63,7 +83,8 @@ impl<T> Clock<T> {
         let entry = self.coming.pop()?;
         // After a jump some of what was to come is late.
         self.now_us = self.now_us.max(entry.at_us);
-        Some(entry.what)
+        self.free.push(entry.place);
+        self.events[entry.place as usize].take()
     }
 
     /// Lets time pass to this moment without an event.
@@ -72,33 +93,25 @@ impl<T> Clock<T> {
     }
 }
 
-#[derive(Debug)]
-struct Entry<T> {
+/// Ordered by time, then as asked for; the earliest is the greatest, because the heap gives that first.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
     at_us: u64,
     sequence: u64,
-    what: T,
+    place: u32,
 }
 
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Entry<T>) -> Ordering {
-        // The heap gives the greatest first: the earliest must be greatest.
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
         (other.at_us, other.sequence).cmp(&(self.at_us, self.sequence))
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Entry<T>) -> Option<Ordering> {
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Entry<T>) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Entry<T> {}
 
 #[cfg(test)]
 mod tests {

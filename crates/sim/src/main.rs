@@ -10,11 +10,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use campaign::Campaign;
-use weir_sim::{Cut, Report, record, record_random, run_cut, run_direct, shrink};
+use weir_sim::{Cut, Length, Report, record, record_random, run_cut, run_direct, shrink};
 
 const HELP: &str = "\
-weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--clusters] [--direct] [--bug NAME]
-weir-sim --seed X [--shrink | --cut CUT] [--trace] [--direct] [--bug NAME]
+weir-sim [--seeds N] [--start S] [--seconds T | --hours H] [--jobs J] [--first] [--clusters] [--short] [--direct] [--bug NAME]
+weir-sim --seed X [--short] [--shrink | --cut CUT] [--trace] [--direct] [--bug NAME]
 weir-sim --bugs
 weir-sim --invariants
 weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
@@ -22,8 +22,9 @@ weir-sim record --postgres HOST:PORT --corpus DIRECTORY [--scripts N]
 Runs N seeds (2000 unless given), S and those that follow (0 unless given), for at most T seconds, on J threads (1 unless given;
 0: as many as there are cores). --hours runs for H hours whatever N is, and tells every minute how far it is. One seed in a hundred is
 run twice, and both runs must be the same. --first stops at the first that fails; --clusters runs only the seeds with a primary and
-standbys, one in six. With --seed, runs that one; --trace shows all that happens in it. --direct
-puts a plain relay in the shard's place: what fails then is the simulator's own fault. --shrink looks for a minute, or T seconds, for
+standbys, one in six. --short leaves a few dozen transactions of each run, beside the same faults: for very many runs. What fails
+in it is repeated with it. With --seed, runs that one; --trace shows all that happens in it. --direct puts
+a plain relay in the shard's place: what fails then is the simulator's own fault. --shrink looks for a minute, or T seconds, for
 the smallest run that breaks the same invariant, lists its steps, and names the CUT by which --cut runs it again. --bug NAME switches a planted bug on, in a
 build that has them (crates/sim/canaries.sh); --bugs lists their names. --invariants prints what is checked.
 
@@ -56,6 +57,7 @@ struct Order {
     direct: bool,
     first: bool,
     clusters: bool,
+    length: Length,
     bugs: bool,
     bug: Option<String>,
     scripts: Option<u64>,
@@ -89,6 +91,7 @@ impl Order {
                 "--corpus" => order.corpus = words.next().unwrap_or_default().into(),
                 "--first" => order.first = true,
                 "--clusters" => order.clusters = true,
+                "--short" => order.length = Length::Short,
                 "--bugs" => order.bugs = true,
                 "--bug" => order.bug = words.next(),
                 "--help" | "-h" => return Err(String::new()),
@@ -151,7 +154,11 @@ impl Order {
     }
 
     fn run(&self, seed: u64, keep_lines: bool) -> Report {
-        if self.direct { run_direct(seed, keep_lines) } else { run_cut(seed, &self.cut, keep_lines) }
+        if self.direct {
+            run_direct(seed, self.length, keep_lines)
+        } else {
+            run_cut(seed, self.length, &self.cut, keep_lines)
+        }
     }
 
     fn run_one(&self, seed: u64) -> ExitCode {
@@ -175,7 +182,7 @@ impl Order {
     fn shrink(&self, seed: u64) -> ExitCode {
         const USUAL_SECONDS: u64 = 60;
         let limit = Duration::from_secs(self.seconds.unwrap_or(USUAL_SECONDS));
-        let Some(shrunk) = shrink(seed, limit) else {
+        let Some(shrunk) = shrink(seed, self.length, limit) else {
             println!("seed {seed} does not fail");
             return ExitCode::SUCCESS;
         };
@@ -190,7 +197,11 @@ impl Order {
         if let Some(violation) = &report.violation {
             println!("seed {seed} failed: {violation}");
         }
-        println!("    replay: cargo run --release -p weir-sim -- --seed {seed} --trace --cut {}", shrunk.cut);
+        let short = if self.length == Length::Short { " --short" } else { "" };
+        println!(
+            "    replay: cargo run --release -p weir-sim -- --seed {seed}{short} --trace --cut {}",
+            shrunk.cut
+        );
         ExitCode::FAILURE
     }
 
@@ -203,6 +214,7 @@ impl Order {
             first: self.first,
             direct: self.direct,
             clusters: self.clusters,
+            length: self.length,
             jobs: self.jobs,
             progress: hours.is_some(),
         };

@@ -7,10 +7,11 @@ use crate::direct::Direct;
 use crate::directory::Names;
 use crate::fault::Fault;
 use crate::invariants::Violation;
+use crate::model::replication::HostEvents;
 use crate::prng::Prng;
 use crate::setup;
 use crate::steps::Steps;
-use crate::swarm::{Reloads, Swarm};
+use crate::swarm::{Length, Reloads, Swarm};
 use crate::world::{Outcome, Starter, World};
 use settings::AuthType;
 use shard::Shard;
@@ -32,6 +33,8 @@ pub struct Report {
     pub transactions: u64,
     /// Reads of clients that standbys executed.
     pub standby_reads: u64,
+    /// What happened to the hosts of a cluster.
+    pub host_events: HostEvents,
     /// Events that happened.
     pub events: u64,
     /// Client sessions.
@@ -50,17 +53,22 @@ pub fn has_cluster(seed: u64) -> bool {
     Swarm::draw(&mut Prng::new(seed).split(10)).hosts.is_some()
 }
 
+/// The world of a seed.
+fn swarm(length: Length, prng: &Prng) -> Swarm {
+    Swarm::draw(&mut prng.split(10)).of_length(length, &mut prng.split(12))
+}
+
 /// Runs a seed against the real shard.
 #[must_use]
-pub fn run(seed: u64, keep_lines: bool) -> Report {
-    run_cut(seed, &Cut::default(), keep_lines)
+pub fn run(seed: u64, length: Length, keep_lines: bool) -> Report {
+    run_cut(seed, length, &Cut::default(), keep_lines)
 }
 
 /// Runs what is left of a seed.
 #[must_use]
-pub fn run_cut(seed: u64, cut: &Cut, keep_lines: bool) -> Report {
+pub fn run_cut(seed: u64, length: Length, cut: &Cut, keep_lines: bool) -> Report {
     let prng = Prng::new(seed);
-    let mut swarm = Swarm::draw(&mut prng.split(10));
+    let mut swarm = swarm(length, &prng);
     cut.simplify(&mut swarm);
     let prng = cut.streams(prng);
     let config = Arc::new(setup::config(&swarm.pooling, swarm.hosts.as_ref(), &mut prng.split(11)));
@@ -76,9 +84,9 @@ pub fn run_cut(seed: u64, cut: &Cut, keep_lines: bool) -> Report {
 
 /// Runs a seed with a relay in the shard's place: what is objected to then is the models' own fault.
 #[must_use]
-pub fn run_direct(seed: u64, keep_lines: bool) -> Report {
+pub fn run_direct(seed: u64, length: Length, keep_lines: bool) -> Report {
     let prng = Prng::new(seed);
-    let mut swarm = Swarm::draw(&mut prng.split(10));
+    let mut swarm = swarm(length, &prng);
     // A relay knows no pools, commands, timeouts or bad manners, and a crowd of clients needs a server each.
     swarm.pooling.shards = 1;
     swarm.pooling.pool_size = u32::MAX / 2;
@@ -108,6 +116,7 @@ fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
         statements,
         transactions,
         standby_reads,
+        host_events,
         events,
         sessions,
         steps,
@@ -122,6 +131,7 @@ fn report(seed: u64, outcome: Outcome, opening: Option<String>) -> Report {
         statements,
         transactions,
         standby_reads,
+        host_events,
         events,
         sessions,
         steps_met,
@@ -137,7 +147,7 @@ mod tests {
     #[test]
     fn the_models_agree_with_each_other_without_a_pooler() {
         for seed in 0..60 {
-            let report = run_direct(seed, false);
+            let report = run_direct(seed, Length::Long, false);
             assert_eq!(report.violation, None, "seed {seed}");
             assert!(report.statements > 0, "seed {seed} did nothing");
         }
@@ -145,9 +155,11 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_itself() {
-        for seed in 0..10 {
-            assert_eq!(run_direct(seed, false).hash, run_direct(seed, true).hash, "seed {seed}, direct");
-            assert_eq!(run(seed, false).hash, run(seed, true).hash, "seed {seed}");
+        for (seed, length) in (0..10).flat_map(|seed| [(seed, Length::Long), (seed, Length::Short)]) {
+            let direct = [false, true].map(|keep_lines| run_direct(seed, length, keep_lines).hash);
+            assert_eq!(direct[0], direct[1], "seed {seed} {length:?}, direct");
+            let hashes = [false, true].map(|keep_lines| run(seed, length, keep_lines).hash);
+            assert_eq!(hashes[0], hashes[1], "seed {seed} {length:?}");
         }
     }
 }

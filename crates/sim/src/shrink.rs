@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::cut::{Cut, SIMPLER};
 use crate::run::{Report, run_cut};
+use crate::swarm::Length;
 
 /// What came of shrinking.
 #[derive(Debug)]
@@ -21,18 +22,19 @@ pub struct Shrunk {
 
 /// Shrinks a seed that fails, for so long at most; None if it does not fail.
 #[must_use]
-pub fn shrink(seed: u64, limit: Duration) -> Option<Shrunk> {
-    let report = run_cut(seed, &Cut::default(), false);
+pub fn shrink(seed: u64, length: Length, limit: Duration) -> Option<Shrunk> {
+    let report = run_cut(seed, length, &Cut::default(), false);
     let invariant = report.violation.as_ref()?.invariant;
     let until = Instant::now() + limit;
-    let mut search = Search { seed, invariant, until, runs: 1, best: Cut::default(), cost: cost(&report) };
+    let (best, cost) = (Cut::default(), cost(&report));
+    let mut search = Search { seed, length, invariant, until, runs: 1, best, cost };
     search.simplify();
     search.reseed(until.checked_sub(limit / 2).unwrap_or(until));
     search.simplify();
     search.drop_steps();
     search.simplify();
     search.drop_steps();
-    let report = run_cut(seed, &search.best, true);
+    let report = run_cut(seed, length, &search.best, true);
     Some(Shrunk { cut: search.best, report, runs: search.runs })
 }
 
@@ -43,6 +45,7 @@ fn cost(report: &Report) -> (u64, u64) {
 
 struct Search {
     seed: u64,
+    length: Length,
     invariant: &'static str,
     until: Instant,
     runs: u64,
@@ -54,7 +57,7 @@ impl Search {
     /// What it costs, if it fails in the same way.
     fn price(&mut self, cut: &Cut) -> Option<(u64, u64)> {
         self.runs += 1;
-        let report = run_cut(self.seed, cut, false);
+        let report = run_cut(self.seed, self.length, cut, false);
         let fails = report.violation.as_ref().is_some_and(|violation| violation.invariant == self.invariant);
         fails.then(|| cost(&report))
     }
@@ -153,16 +156,16 @@ mod tests {
 
     #[test]
     fn steps_are_left_out() {
-        let whole = run_cut(3, &Cut::default(), false);
+        let whole = run_cut(3, Length::Long, &Cut::default(), false);
         assert_eq!(whole.steps_met, whole.steps_taken);
-        assert_eq!(whole.hash, run_cut(3, &"0:".parse().unwrap(), false).hash);
-        let part = run_cut(3, &"0::0,1,2,3".parse().unwrap(), false);
+        assert_eq!(whole.hash, run_cut(3, Length::Long, &"0:".parse().unwrap(), false).hash);
+        let part = run_cut(3, Length::Long, &"0::0,1,2,3".parse().unwrap(), false);
         assert!(part.steps_taken <= 4 && part.steps_met > part.steps_taken, "{part:?}");
         assert_eq!(part.steps.len() as u64, part.steps_taken, "{:?}", part.steps);
     }
 
     #[test]
     fn what_passes_cannot_be_shrunk() {
-        assert!(shrink(3, Duration::from_secs(5)).is_none());
+        assert!(shrink(3, Length::Long, Duration::from_secs(5)).is_none());
     }
 }

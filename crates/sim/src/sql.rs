@@ -3,6 +3,7 @@
 //! Every statement carries a [`Tag`] in a comment, a literal or a parameter, by which a row, an error or a notice says
 //! whose it is. Never a full grammar: what is not known here is a syntax error.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::cluster_sql::ClusterQuestion;
@@ -45,7 +46,9 @@ impl Tag {
 
     /// Finds the comment `/*c3.17*/`.
     pub(crate) fn in_comment(text: &[u8]) -> Option<Tag> {
-        let start = text.windows(3).rposition(|window| window == b"/*c")?;
+        let is_start = |at: usize| text[at..].starts_with(b"/*c");
+        let slashes = text.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let start = slashes.map(|(at, _)| at).find(|at| is_start(*at))?;
         Tag::at_start(&text[start + 2..])
     }
 
@@ -322,7 +325,7 @@ pub(crate) fn stamp(time_zone: &str) -> i64 {
 /// Cuts a text at its semicolons and reads each statement. Like PostgreSQL, empty ones are dropped; none at all gives
 /// an empty list.
 pub(crate) fn parse(text: &[u8]) -> Vec<Statement> {
-    let text = String::from_utf8_lossy(text);
+    let text = readable(text);
     let bare = without_comments(&text);
     let mut statements = Vec::new();
     let (mut start, mut quoted) = (0, false);
@@ -339,6 +342,11 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Statement> {
     statements.push(Statement::parse(&bare[start..]));
     statements.retain(|statement| *statement != Statement::Empty);
     statements
+}
+
+/// What is no UTF-8 is replaced. Texts are long and hardly ever have any, which is found out faster by itself.
+pub(crate) fn readable(text: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
 }
 
 fn without_comments(text: &str) -> String {

@@ -4,6 +4,7 @@
 //! things (swarm testing, Groce et al. 2012). Nothing here acts.
 
 mod limits;
+mod short;
 
 pub(crate) use limits::{Queueing, Quotas, Sharing};
 
@@ -12,6 +13,16 @@ use crate::prng::{MILLION, Prng};
 use crate::secret::{PASSWORD, VERIFIER};
 use settings::{AuthType, PoolMode, ReadAfterWrite, ReadConsistency, ReplicaLag, TargetSessionAttrs};
 use std::time::Duration;
+
+/// How much work a run has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Length {
+    /// Thousands of transactions.
+    #[default]
+    Long,
+    /// A few dozen, beside as many faults: for very many runs.
+    Short,
+}
 
 /// What the network does to every connection.
 #[derive(Clone, Debug)]
@@ -73,6 +84,8 @@ pub(crate) struct ClientMix {
     pub(crate) requests: u64,
     /// The longest pause between two turns.
     pub(crate) think_us: u64,
+    /// The least and the longest time from the end of a session until the next one begins in its place.
+    pub(crate) away_us: (u64, u64),
     /// The most groups that are sent ahead of their answers.
     pub(crate) depth_most: u64,
     /// How often a session dies while it sends, per turn.
@@ -407,6 +420,7 @@ fn client_mix(prng: &mut Prng) -> ClientMix {
         slots: u32::try_from(prng.between(2, 10)).unwrap_or(2),
         requests: prng.log_between(4, 60),
         think_us: prng.log_between(1, 20_000),
+        away_us: (10, 50_000),
         depth_most: prng.between(1, 5),
         die_per_million: rate(prng, 60_000),
         deaf_per_million: rate(prng, 30_000),

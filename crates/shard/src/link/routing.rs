@@ -248,7 +248,10 @@ pub(crate) fn note_imported(core: &mut Core, conn: ConnId, has_written: bool) {
             client.routed.go_to_primary(Writes::Perhaps);
         }
         client.routed.note_write(cluster.note_write(now_us));
-        client.routed.end_split();
+        // A standby's server that it has is still one: what it sends behind its request there waits, as it did.
+        if client.server().is_none() || client.routed.standby().is_none() {
+            client.routed.end_split();
+        }
         local_pool.pool.database().cluster.note_write();
     }
 }
@@ -260,9 +263,11 @@ pub(crate) fn begin_split(core: &mut Core, conn: ConnId) {
     let server = client.server();
     // A request that waits for the primary's server goes there, as it is.
     let is_under_way = server.is_some() || matches!(client.phase, client::Phase::Waiting(_));
-    match is_under_way {
-        true => client.routed.keeps_primary(),
-        false => client.routed.end_split(),
+    if client.routed.standby().is_none() {
+        match is_under_way {
+            true => client.routed.keeps_primary(),
+            false => client.routed.end_split(),
+        }
     }
     if let Some(server) = server.and_then(|server| core.conns.server_mut(server)) {
         server.protocol.watch_schema();

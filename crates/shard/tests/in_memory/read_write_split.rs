@@ -256,6 +256,29 @@ fn what_comes_behind_a_read_is_judged_by_itself() {
 }
 
 #[test]
+fn what_comes_behind_a_read_waits_for_it_although_reads_are_split_anew_meanwhile() {
+    let mut split = Split::new("");
+    let place = split.query(READ).unwrap();
+    let standby = split.server(place);
+    assert!(place > 0);
+    for more in ["target_session_attrs=primary", "read_write_split=1"] {
+        let text =
+            format!("session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c {more}");
+        split.world.event(Event::Command(Command::Configure(config(&text))));
+    }
+    assert_eq!(split.query("DELETE FROM t"), None, "it waits for the answer");
+    split.replies(place, "SELECT 1", Status::Idle);
+    assert!(!split.world.text(standby).contains("DELETE"));
+    for _ in 0..8 {
+        split.answer_one(split.primary, 100);
+        if split.world.text(split.primary).contains("DELETE") {
+            return;
+        }
+    }
+    panic!("no server is sent the request");
+}
+
+#[test]
 fn a_transaction_that_only_reads_stays_on_its_standby_to_its_end() {
     let mut split = Split::new("");
     let place = split.query("BEGIN READ ONLY").unwrap();

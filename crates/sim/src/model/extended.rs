@@ -168,7 +168,7 @@ impl Session {
             return Err(("42P05", "prepared statement already exists", tag));
         }
         let (locked_in, has_result) = (self.transactions, self.has_result(&statement));
-        let text = String::from_utf8_lossy(text).into();
+        let text = sql::readable(text).into();
         let made = Prepared { statement, tag, locked_in, spoilt: false, text, is_of_sql: false, has_result };
         self.statements.insert(name.to_vec(), made);
         Ok(())

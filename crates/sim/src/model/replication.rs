@@ -85,9 +85,26 @@ struct Host {
     down_until_us: u64,
 }
 
+/// What happened to the hosts of a run, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostEvents {
+    /// Promotions.
+    pub promotions: u64,
+    /// Those beside which the primary before went on: a split brain.
+    pub split_brains: u64,
+    /// Hosts that said nothing for a while: partitions.
+    pub partitions: u64,
+    /// Standbys that replayed nothing for a while.
+    pub stalls: u64,
+    /// Hosts that were started again.
+    pub restarts: u64,
+}
+
 /// The hosts.
 #[derive(Debug)]
 pub(crate) struct Replication {
+    /// What happened to them.
+    pub(crate) events: HostEvents,
     hosts: Vec<Host>,
     timelines: Vec<Timeline>,
     commits: BTreeMap<Tag, Position>,
@@ -112,6 +129,7 @@ impl Replication {
             down_until_us: 0,
         };
         Replication {
+            events: HostEvents::default(),
             hosts: (0..usize::from(how.count)).map(host).collect(),
             timelines: vec![Timeline { from: None, end }],
             commits: BTreeMap::new(),
@@ -239,11 +257,13 @@ impl Replication {
 
     /// A standby replays nothing until then.
     pub(crate) fn stand_still(&mut self, place: usize, until_us: u64) {
+        self.events.stalls += u64::from(!self.hosts[place].is_primary);
         self.hosts[place].still_until_us = until_us;
     }
 
     /// A host says nothing until then.
     pub(crate) fn freeze(&mut self, place: usize, until_us: u64) {
+        self.events.partitions += 1;
         self.hosts[place].frozen_until_us = until_us;
     }
 

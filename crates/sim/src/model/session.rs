@@ -382,7 +382,7 @@ impl Session {
             self.chatter(near);
             reply::bare(&mut self.out, b'I');
         }
-        self.work = Some(Work::new(rest, tag, String::from_utf8_lossy(text).into()));
+        self.work = Some(Work::new(rest, tag, sql::readable(text).into()));
         if unknown {
             self.fail("42601", "syntax error at or near \"SELEC\"", tag, near);
             return Progress::Waiting;

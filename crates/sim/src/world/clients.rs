@@ -258,7 +258,8 @@ impl<P: Pooler> World<P> {
         let Some(slot) = self.slots.iter().position(|session| *session == Some(number)) else { return };
         self.slots[slot] = None;
         if self.era == Era::Chaos {
-            let delay = self.prng.log_between(10, 50_000);
+            let (least, most) = self.swarm.client_mix.away_us;
+            let delay = self.prng.log_between(least, most);
             self.clock.after(delay, What::Session(u32::try_from(slot).unwrap_or(0)));
         }
     }

@@ -3,6 +3,7 @@
 use super::World;
 use crate::client::session::Phase;
 use crate::invariants::Violation;
+use crate::model::replication::HostEvents;
 use crate::pooler::Pooler;
 use crate::steps::Steps;
 use crate::tap::Purpose;
@@ -22,6 +23,8 @@ pub(crate) struct Outcome {
     pub(crate) transactions: u64,
     /// Reads of clients that standbys executed.
     pub(crate) standby_reads: u64,
+    /// What happened to the hosts of a cluster.
+    pub(crate) host_events: HostEvents,
     /// Events that happened.
     pub(crate) events: u64,
     /// Client sessions.
@@ -55,6 +58,7 @@ impl<P: Pooler> World<P> {
         }
         let (statements, transactions) = (self.cluster.ledger.statements, self.cluster.ledger.transactions);
         let (events, sessions, standby_reads) = (self.events, self.clients.len(), self.cluster.standby_reads);
+        let host_events = self.cluster.replication.as_ref().map(|hosts| hosts.events).unwrap_or_default();
         let (violation, trace, steps) = self.verdict();
         Outcome {
             violation,
@@ -63,6 +67,7 @@ impl<P: Pooler> World<P> {
             statements,
             transactions,
             standby_reads,
+            host_events,
             events,
             sessions,
             steps,

@@ -35,6 +35,7 @@ impl<P: Pooler> World<P> {
             }
             Fault::RestartHost => {
                 let place = hosts.any();
+                hosts.events.restarts += 1;
                 hosts.go_down(place, now_us + while_us);
                 self.end_sessions(place, false);
             }
@@ -55,6 +56,8 @@ impl<P: Pooler> World<P> {
         let comes_back_us = self.prng.log_between(10_000, LASTS_US);
         let Some(hosts) = &mut self.cluster.replication else { return };
         let (Some(before), Some(next)) = (hosts.primary(), hosts.candidate(now_us)) else { return };
+        hosts.events.promotions += 1;
+        hosts.events.split_brains += u64::from(!is_dead);
         if is_dead {
             hosts.go_down(before, until_us);
         }
