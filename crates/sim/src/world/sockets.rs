@@ -301,9 +301,10 @@ impl<P: Pooler> World<P> {
         self.cancels = cancels;
         if tap.requests > requests {
             self.expect_not_still(spot, &tap.purpose);
+            let follows = tap.take_follows();
             if rests {
                 self.expect_not_left_behind(spot, &tap, 0);
-            } else if tap.take_follows() {
+            } else if follows {
                 self.expect_not_left_behind(spot, &tap, LEAVES_US);
             }
         }
