@@ -232,7 +232,8 @@ def test_the_panel_has_hosts(weir, cluster):
 
 @pytest.mark.parametrize("io_driver", ["epoll"])
 def test_the_panel_shows_hosts(weir, cluster, scratch):
-    databases = {"app": cluster.entry(), "other": ""}
+    writes = cluster.entry().replace("read_write_split=1", "target_session_attrs=primary user=alice")
+    databases = {"app": cluster.entry(), "other": "", "writes": writes}
     pooler = weir.prepared(databases=databases, default_pool_size=4, http_port=host.free_port(), http_auth_file="panel.auth")
     callers = {"operator": "read,operate", "looker": "read"}
     lines, tokens = zip(*(key(pooler, "token", name, scopes) for name, scopes in callers.items()))
@@ -256,6 +257,8 @@ def test_the_panel_shows_hosts(weir, cluster, scratch):
         "see that one is detached": lambda: see_detached(names[:1]),
         "see that all are attached": lambda: see_detached([]),
     }
+    _, found, _ = web.ask("GET", "/api/v1/hosts", token=tokens[1])
+    assert {entry["database"]: entry["read_write_split"] for entry in found["entries"]} == {"app": True, "writes": False}
     browser.play("hosts", web, scratch, deeds, token=tokens[0], looker=tokens[1], standby=names[0])
 
 

@@ -1,4 +1,4 @@
-// The hosts of a pool whose reads go to standbys are seen, and what is to be done about them; other pools have no such tab. A host is detached and attached
+// The hosts of a pool whose reads go to standbys are seen, and what is to be done about them; pools of one server have no such tab. A host is detached and attached
 // again, which a caller who may only look cannot.
 export default async function ({ visitor, token, looker, ask, standby }) {
   const me = await visitor();
@@ -31,6 +31,15 @@ export default async function ({ visitor, token, looker, ask, standby }) {
   await me.choose(`Actions on ${standby}`, 'Attach');
   await rows.filter({ hasText: standby }).getByText('standby', { exact: true }).waitFor();
   await ask('see that all are attached');
+
+  // Of a pool that only writes, hosts are known, and none is to be detached.
+  await me.open('pools/writes/hosts', 'writes');
+  await rows.filter({ hasText: standby }).getByText('standby', { exact: true }).waitFor();
+  await rows.getByText('primary', { exact: true }).waitFor();
+  for (const name of ['Reads', 'Connections']) {
+    if ((await page.getByRole('columnheader', { name }).count()) > 0) throw new Error(`a column ${name} of what is not counted`);
+  }
+  if ((await page.getByRole('button', { name: /^Actions on/ }).count()) > 0) throw new Error('actions on hosts that get no reads');
 
   const other = await visitor();
   await other.logInByToken(looker);
