@@ -13,12 +13,11 @@ mod snapshot;
 mod target;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use messages::{CacheNews, CacheNewsKind};
+use pgclient::ConfigThread;
 use settings::Config;
 use telemetry::{Level, Record};
 use tls::TlsConfig;
@@ -67,7 +66,7 @@ pub struct Changes {
     tell: Tell,
     log: Log,
     system: System,
-    running: Option<watch::Sender<Arc<Config>>>,
+    running: Option<ConfigThread>,
 }
 
 impl Changes {
@@ -82,41 +81,24 @@ impl Changes {
     /// A new configuration is in force; the shards have it already.
     pub fn configure(&mut self, config: &Arc<Config>) {
         match &self.running {
-            Some(running) => drop(running.send_replace(Arc::clone(config))),
+            Some(running) => running.configure(config),
             None if config.databases.values().all(|entry| entry.query_cache == 0) => {}
-            None => self.spawn(config),
+            None => self.begin(config),
         }
     }
 
-    fn spawn(&mut self, config: &Arc<Config>) {
-        let (config, configs) = watch::channel(Arc::clone(config));
-        let out = Out {
-            tell: Arc::clone(&self.tell),
-            log: Arc::clone(&self.log),
-            system: self.system,
-            configs: configs.clone(),
+    fn begin(&mut self, config: &Arc<Config>) {
+        let (tell, log, system) = (Arc::clone(&self.tell), Arc::clone(&self.log), self.system);
+        let main = move |configs: watch::Receiver<Arc<Config>>| {
+            supervise(configs.clone(), Out { tell, log, system, configs })
         };
-        let run = move || {
-            let log = Arc::clone(&out.log);
-            if let Err(why) = run(configs, out) {
-                log(Record::new(Level::Error, format!("query cache: cannot start the runtime: {why}")));
-            }
-        };
-        match thread::Builder::new().name("weir-changes".to_owned()).spawn(run) {
-            Ok(_) => self.running = Some(config),
+        match ConfigThread::begin("weir-changes", config, main) {
+            Ok(running) => self.running = Some(running),
             Err(why) => {
                 (self.log)(Record::new(Level::Error, format!("query cache: cannot start the thread: {why}")));
             }
         }
     }
-}
-
-/// The thread's main function; returns when the process ends.
-fn run(configs: watch::Receiver<Arc<Config>>, out: Out) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_io().enable_time().thread_name("weir-changes").max_blocking_threads(8);
-    builder.build()?.block_on(supervise(configs, out));
-    Ok(())
 }
 
 /// Where news and log records go, and what the system is asked for.

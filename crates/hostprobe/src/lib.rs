@@ -8,20 +8,17 @@ mod board;
 mod plan;
 mod server;
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use messages::ClusterRow;
-use pgclient::System;
+use pgclient::{ConfigThread, System, Tasks};
 use pool::ProbedPrimary;
 use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use crate::board::Board;
-use crate::plan::{Plan, ProbedServer};
+use crate::plan::Plan;
 
 /// The thread's name.
 const THREAD: &str = "weir-hosts";
@@ -60,7 +57,7 @@ impl Out {
 /// The thread; there is none until there is a host to be asked.
 pub struct HostProbe {
     out: Out,
-    running: Option<watch::Sender<Arc<Config>>>,
+    running: Option<ConfigThread>,
 }
 
 impl HostProbe {
@@ -76,8 +73,8 @@ impl HostProbe {
     /// A new configuration is in force.
     pub fn configure(&mut self, config: &Arc<Config>) {
         match &self.running {
-            Some(running) => drop(running.send_replace(Arc::clone(config))),
-            None if !Plan::of(config).servers.is_empty() => self.spawn(config),
+            Some(running) => running.configure(config),
+            None if !Plan::of(config).servers.is_empty() => self.begin(config),
             None => {}
         }
     }
@@ -88,49 +85,24 @@ impl HostProbe {
         self.out.board().rows()
     }
 
-    fn spawn(&mut self, config: &Arc<Config>) {
-        let (config, configs) = watch::channel(Arc::clone(config));
+    fn begin(&mut self, config: &Arc<Config>) {
         let out = self.out.clone();
-        let run = move || {
-            if let Err(why) = run(configs, &out) {
-                out.log(Level::Error, &format!("cannot start the runtime: {why}"));
-            }
-        };
-        match thread::Builder::new().name(THREAD.to_owned()).spawn(run) {
-            Ok(_) => self.running = Some(config),
+        match ConfigThread::begin(THREAD, config, |configs| probe_always(configs, out)) {
+            Ok(running) => self.running = Some(running),
             Err(why) => self.out.log(Level::Error, &format!("cannot start the thread that asks: {why}")),
         }
     }
 }
 
-/// The thread's main function; returns when the process ends.
-fn run(configs: watch::Receiver<Arc<Config>>, out: &Out) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_io().enable_time().thread_name(THREAD).max_blocking_threads(2);
-    builder.build()?.block_on(probe_always(configs, out));
-    Ok(())
-}
-
 /// Each server that is to be asked is, and no other.
-async fn probe_always(mut configs: watch::Receiver<Arc<Config>>, out: &Out) {
-    let mut asked: Vec<(ProbedServer, JoinHandle<()>)> = Vec::new();
+async fn probe_always(mut configs: watch::Receiver<Arc<Config>>, out: Out) {
+    let mut tasks = Tasks::default();
     loop {
-        let Plan { entries, mut servers, unasked } = Plan::of(&configs.borrow_and_update());
+        let Plan { entries, servers, unasked } = Plan::of(&configs.borrow_and_update());
         unasked.iter().for_each(|why| out.log(Level::Warning, why));
         let primaries = out.board().configure(entries);
         out.tell(primaries);
-        asked.retain(|(server, task)| {
-            let is_kept = servers.contains(server);
-            if !is_kept {
-                task.abort();
-            }
-            is_kept
-        });
-        servers.retain(|server| asked.iter().all(|(other, _)| other != server));
-        for server in servers {
-            let task = tokio::spawn(server::probe_always(server.clone(), configs.clone(), out.clone()));
-            asked.push((server, task));
-        }
+        tasks.keep(servers, |server| server::probe_always(server, configs.clone(), out.clone()));
         if configs.changed().await.is_err() {
             return;
         }

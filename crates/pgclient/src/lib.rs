@@ -1,19 +1,23 @@
 //! A small client of PostgreSQL for Weir's threads that ask servers by themselves: where servers are, login, TLS, simple queries, streams.
 //!
-//! Owns no thread and no state; which server is asked what, and when, is its callers'.
+//! Owns how such a thread begins, and no state; which server is asked what, and when, is its callers'.
 #![forbid(unsafe_code)]
 
 mod account;
 mod complaints;
+mod config_thread;
 mod connection;
 mod place;
 pub mod question;
+mod tasks;
 
 pub use account::Account;
 pub use complaints::Complaints;
+pub use config_thread::ConfigThread;
 pub use connection::{Connection, Failure, Outcome, Refusal};
 pub use place::{Place, places};
 pub use session::Row;
+pub use tasks::Tasks;
 
 /// What only the system knows.
 #[derive(Clone, Copy)]

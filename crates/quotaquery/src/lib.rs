@@ -8,12 +8,10 @@ mod answers;
 mod plan;
 mod questions;
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
-use pgclient::System;
+use pgclient::{ConfigThread, System};
 use quota::{Book, RoleMembers};
 use settings::Config;
 use telemetry::{Level, Record};
@@ -48,7 +46,7 @@ struct Out {
 /// The thread; there is none as long as no quota needs it.
 pub struct QuotaQuery {
     out: Out,
-    running: Option<watch::Sender<Arc<Config>>>,
+    running: Option<ConfigThread>,
 }
 
 impl QuotaQuery {
@@ -69,23 +67,16 @@ impl QuotaQuery {
     /// A new configuration is in force: what it needs is asked at once.
     pub fn configure(&mut self, config: &Arc<Config>) {
         match &self.running {
-            Some(running) => drop(running.send_replace(Arc::clone(config))),
+            Some(running) => running.configure(config),
             None if Plan::of(config).is_empty() => {}
-            None => self.spawn(config),
+            None => self.begin(config),
         }
     }
 
-    fn spawn(&mut self, config: &Arc<Config>) {
-        let (config, configs) = watch::channel(Arc::clone(config));
+    fn begin(&mut self, config: &Arc<Config>) {
         let out = self.out.clone();
-        let run = move || {
-            let log = Arc::clone(&out.log);
-            if let Err(why) = run(configs, out) {
-                log(Record::new(Level::Error, format!("quotas: cannot start the runtime: {why}")));
-            }
-        };
-        match thread::Builder::new().name(THREAD.to_owned()).spawn(run) {
-            Ok(_) => self.running = Some(config),
+        match ConfigThread::begin(THREAD, config, |configs| ask_always(configs, out)) {
+            Ok(running) => self.running = Some(running),
             Err(why) => (self.out.log)(Record::new(
                 Level::Error,
                 format!(
@@ -94,14 +85,6 @@ impl QuotaQuery {
             )),
         }
     }
-}
-
-/// The thread's main function; returns when the process ends.
-fn run(configs: watch::Receiver<Arc<Config>>, out: Out) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_io().enable_time().thread_name(THREAD).max_blocking_threads(2);
-    builder.build()?.block_on(ask_always(configs, out));
-    Ok(())
 }
 
 async fn ask_always(mut configs: watch::Receiver<Arc<Config>>, out: Out) {

@@ -7,18 +7,15 @@
 mod plan;
 mod server;
 
-use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use messages::ServerWaitSample;
-use pgclient::System;
+use pgclient::{ConfigThread, System, Tasks};
 use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
-use crate::plan::{AskedServer, asked_servers};
+use crate::plan::asked_servers;
 
 /// The thread's name.
 const THREAD: &str = "weir-waits";
@@ -46,7 +43,7 @@ impl Out {
 /// The thread; there is none as long as the setting is off.
 pub struct WaitSampling {
     out: Out,
-    running: Option<watch::Sender<Arc<Config>>>,
+    running: Option<ConfigThread>,
 }
 
 impl WaitSampling {
@@ -61,54 +58,29 @@ impl WaitSampling {
     /// A new configuration is in force.
     pub fn configure(&mut self, config: &Arc<Config>) {
         match &self.running {
-            Some(running) => drop(running.send_replace(Arc::clone(config))),
-            None if config.global.track_lock_waits => self.spawn(config),
+            Some(running) => running.configure(config),
+            None if config.global.track_lock_waits => self.begin(config),
             None => {}
         }
     }
 
-    fn spawn(&mut self, config: &Arc<Config>) {
-        let (config, configs) = watch::channel(Arc::clone(config));
+    fn begin(&mut self, config: &Arc<Config>) {
         let out = self.out.clone();
-        let run = move || {
-            if let Err(why) = run(configs, &out) {
-                out.log(Level::Error, &format!("cannot start the runtime: {why}"));
-            }
-        };
-        match thread::Builder::new().name(THREAD.to_owned()).spawn(run) {
-            Ok(_) => self.running = Some(config),
+        match ConfigThread::begin(THREAD, config, |configs| sample_always(configs, out)) {
+            Ok(running) => self.running = Some(running),
             Err(why) => self.out.log(Level::Error, &format!("cannot start the thread that asks: {why}")),
         }
     }
 }
 
-/// The thread's main function; returns when the process ends.
-fn run(configs: watch::Receiver<Arc<Config>>, out: &Out) -> io::Result<()> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_io().enable_time().thread_name(THREAD).max_blocking_threads(2);
-    builder.build()?.block_on(sample_always(configs, out));
-    Ok(())
-}
-
 /// Each server that is to be asked is, and no other.
-async fn sample_always(mut configs: watch::Receiver<Arc<Config>>, out: &Out) {
-    let mut asked: Vec<(AskedServer, JoinHandle<()>)> = Vec::new();
+async fn sample_always(mut configs: watch::Receiver<Arc<Config>>, out: Out) {
+    let mut tasks = Tasks::default();
     loop {
         let config = Arc::clone(&configs.borrow_and_update());
-        let (mut wanted, unasked) = asked_servers(&config);
+        let (wanted, unasked) = asked_servers(&config);
         unasked.iter().for_each(|why| out.log(Level::Warning, why));
-        asked.retain(|(server, task)| {
-            let is_kept = wanted.contains(server);
-            if !is_kept {
-                task.abort();
-            }
-            is_kept
-        });
-        wanted.retain(|server| asked.iter().all(|(other, _)| other != server));
-        for server in wanted {
-            let task = tokio::spawn(server::sample_always(server.clone(), configs.clone(), out.clone()));
-            asked.push((server, task));
-        }
+        tasks.keep(wanted, |server| server::sample_always(server, configs.clone(), out.clone()));
         if configs.changed().await.is_err() {
             return;
         }
