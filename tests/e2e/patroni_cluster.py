@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import sys
 import threading
 import urllib.request
@@ -19,6 +20,9 @@ import postgres
 
 ETCD = shutil.which("etcd")
 NAMES = ("m1", "m2", "m3")
+# Who may change something by an API with certificates, and how that stands in a URL.
+USERNAME, PASSWORD = "weir", "s:cret"
+CREDENTIALS = "weir:s%3Acret@"
 
 
 def packages():
@@ -41,8 +45,10 @@ def python():
         return Path("/usr/bin/python3")
 
 
-def get(url, path="/cluster"):
-    with urllib.request.urlopen(f"{url}{path}", timeout=5) as answer:
+def get(url, path="/cluster", root=None):
+    """`root` is the Authority of an API with a certificate."""
+    context = ssl.create_default_context(cafile=root.cert) if root else None
+    with urllib.request.urlopen(f"{url}{path}", timeout=5, context=context) as answer:
         return json.load(answer)
 
 
@@ -53,7 +59,7 @@ class Member:
         self.cluster, self.name = cluster, name
         self.directory = host.new_directory(cluster.directory, name)
         self.port, self.api = host.free_port(), host.free_port()
-        self.url = f"http://127.0.0.1:{self.api}"
+        self.url = f"{'https' if cluster.root else 'http'}://127.0.0.1:{self.api}"
         self.log_path = self.directory / "patroni.log"
         self.process = None
         host.hand_over(self.directory).joinpath("patroni.json").write_text(json.dumps(self.configuration()))
@@ -62,10 +68,15 @@ class Member:
         hba = ["local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"]
         dcs = {"ttl": 20, "loop_wait": 2, "retry_timeout": 5, "postgresql": {"parameters": {"max_connections": 100}}}
         local = {"fsync": "off", "unix_socket_directories": str(self.directory), "log_line_prefix": "%m %p %u "}
+        api = {"restapi": {"listen": f"127.0.0.1:{self.api}", "connect_address": f"127.0.0.1:{self.api}"}}
+        if root := self.cluster.root:
+            api["restapi"] |= {"certfile": str(root.server.cert), "keyfile": str(root.server.key)}
+            api["restapi"]["authentication"] = {"username": USERNAME, "password": PASSWORD}
+            api["ctl"] = {"cacert": str(root.cert)}
         return {
             "scope": "demo",
             "name": self.name,
-            "restapi": {"listen": f"127.0.0.1:{self.api}", "connect_address": f"127.0.0.1:{self.api}"},
+            **api,
             "etcd3": {"host": f"127.0.0.1:{self.cluster.etcd_port}"},
             "bootstrap": {"dcs": dcs, "initdb": [{"encoding": "UTF8"}, {"locale": "C.UTF-8"}, "no-sync"]},
             "postgresql": {
@@ -82,6 +93,9 @@ class Member:
 
     def start(self):
         environment = {**os.environ, "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self.directory)}
+        # Of a PostgreSQL that is not the system's, whose standbys would load the system's libpq, which does not know all that Patroni writes.
+        if (libraries := self.cluster.bindir.parent / "lib").joinpath("libpq.so.5").exists():
+            environment["LD_LIBRARY_PATH"] = str(libraries)
         with open(self.log_path, "ab") as log:
             command = [python(), "-m", "patroni", self.directory / "patroni.json"]
             self.process = host.start(command, die_with=signal.SIGTERM, cwd=self.directory, env=environment, stdout=log, stderr=log)
@@ -97,8 +111,10 @@ class Member:
 
 
 class PatroniCluster:
-    def __init__(self, bindir, scratch):
-        self.bindir = bindir
+    """With `root`, an Authority that has a certificate `server`, the API is asked by https, and for changes with CREDENTIALS."""
+
+    def __init__(self, bindir, scratch, root=None):
+        self.bindir, self.root = bindir, root
         self.directory = host.new_directory(scratch, "patroni")
         self.etcd_port = host.free_port()
         self.etcd = self._start_etcd()
@@ -133,7 +149,7 @@ class PatroniCluster:
         """The members as Patroni has them; whichever answers."""
         for member in self.members.values():
             try:
-                return get(member.url)["members"]
+                return get(member.url, root=self.root)["members"]
             except OSError:
                 continue
         return []
@@ -155,7 +171,8 @@ class PatroniCluster:
         return self.leader()
 
     def urls(self):
-        return ",".join(member.url for member in self.members.values())
+        credentials = CREDENTIALS if self.root else ""
+        return ",".join(member.url.replace("//", f"//{credentials}") for member in self.members.values())
 
     def entry(self, more="target_session_attrs=primary", urls=None):
         return f"dbname=app topology='patroni {urls or self.urls()}' {more}"

@@ -13,8 +13,20 @@ use telemetry::{Level, Record};
 pub enum PatroniError {
     /// No URL answers: the text says why not.
     Unreachable(String),
+    /// None answers, and of one of them the certificate cannot be verified.
+    Untrusted(String),
     /// What answers is not Patroni, or makes no sense.
     Invalid(String),
+}
+
+impl PatroniError {
+    /// Without what to do about it.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        match self {
+            PatroniError::Unreachable(why) | PatroniError::Untrusted(why) | PatroniError::Invalid(why) => why,
+        }
+    }
 }
 
 /// What Patroni is asked for.
@@ -156,15 +168,18 @@ fn failure(urls: &PatroniUrls, known: &KnownTopology, error: &PatroniError) -> S
 
 /// The same for SHOW CLUSTERS.
 pub(crate) fn detail(known: &KnownTopology, error: &PatroniError) -> String {
-    let (what, remedy) = match error {
-        PatroniError::Unreachable(why) => (why, "see that Patroni runs and its REST API can be reached"),
-        PatroniError::Invalid(why) => (why, "see that topology names the URLs of Patroni's REST API"),
+    let remedy = match error {
+        PatroniError::Unreachable(_) => "see that Patroni runs and its REST API can be reached",
+        PatroniError::Untrusted(_) => {
+            "see that otlp_ca_file has the CA of Patroni's REST API, and that its certificate names the host"
+        }
+        PatroniError::Invalid(_) => "see that topology names the URLs of Patroni's REST API",
     };
     let effect = match known.members.is_empty() {
         true => "no members are known, clients of entries without host wait",
         false => "the last known members stay",
     };
-    format!("{what}; {effect}: {remedy}")
+    format!("{}; {effect}: {remedy}", error.why())
 }
 
 impl PatroniState {
@@ -174,6 +189,7 @@ impl PatroniState {
             PatroniState::Waiting => "waiting",
             PatroniState::Ok => "ok",
             PatroniState::Failed(PatroniError::Unreachable(_)) => "unreachable",
+            PatroniState::Failed(PatroniError::Untrusted(_)) => "untrusted",
             PatroniState::Failed(PatroniError::Invalid(_)) => "invalid",
         }
     }
@@ -181,7 +197,7 @@ impl PatroniState {
     /// Why it is of no use.
     pub(crate) fn why(&self) -> Option<&str> {
         match self {
-            PatroniState::Failed(PatroniError::Unreachable(why) | PatroniError::Invalid(why)) => Some(why),
+            PatroniState::Failed(error) => Some(error.why()),
             PatroniState::Waiting | PatroniState::Ok => None,
         }
     }

@@ -18,11 +18,12 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use settings::{Endpoint, Headers, PemFiles};
-use tls::{SetupFault, collector_tls_config};
+use tls::{HandshakeFault, SetupFault, collector_tls_config};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// From the first packet to the last byte of the answer, as OpenTelemetry's own exporters wait.
@@ -43,6 +44,8 @@ pub enum PostError {
     Unreachable(io::Error),
     /// The server's, or that of the roots: no TLS could be agreed on.
     Handshake(io::Error),
+    /// The server's, or that of the roots: its certificate is not one that they vouch for, or is another host's.
+    Untrusted(HandshakeFault),
     /// The server's: it did not answer in time.
     TimedOut,
     /// The server's: what it says is not HTTP, or it hung up.
@@ -64,6 +67,7 @@ impl PostError {
         match self {
             PostError::Unreachable(_)
             | PostError::Handshake(_)
+            | PostError::Untrusted(_)
             | PostError::TimedOut
             | PostError::Http(_) => true,
             PostError::Refused { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
@@ -86,6 +90,7 @@ impl fmt::Display for PostError {
             PostError::TlsSetup(why) => out.write_str(why),
             PostError::Unreachable(why) => why.fmt(out),
             PostError::Handshake(why) => write!(out, "TLS handshake failed: {why}"),
+            PostError::Untrusted(why) => write!(out, "TLS handshake failed: {why}"),
             PostError::TimedOut => out.write_str("no answer in time"),
             PostError::Http(why) => write!(out, "no HTTP response: {why}"),
             PostError::Refused { status, .. } => write!(out, "the answer is {status}"),
@@ -187,10 +192,18 @@ impl HttpTarget {
             let Some(tls) = &self.tls else { return exchange_on(stream, request, read).await };
             let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
             let name = name.map_err(PostError::Handshake)?;
-            let tls_stream = tls.connect(name, stream).await.map_err(PostError::Handshake)?;
+            let tls_stream = tls.connect(name, stream).await.map_err(handshake_error)?;
             exchange_on(tls_stream, request, read).await
         };
         timeout(limit, exchange).await.map_err(|_| PostError::TimedOut)?
+    }
+}
+
+fn handshake_error(error: io::Error) -> PostError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(why @ rustls::Error::InvalidCertificate(_)) => PostError::Untrusted(why.clone().into()),
+        _ => PostError::Handshake(error),
     }
 }
 

@@ -46,7 +46,7 @@ impl Api {
 
     /// The members, as the first API has them that answers. The one that has answered before is asked first.
     pub(crate) async fn members(&mut self) -> Result<Vec<Member>, PatroniError> {
-        let (mut whys, mut answers) = (Vec::new(), false);
+        let (mut whys, mut answers, mut is_untrusted) = (Vec::new(), false, false);
         for step in 0..self.targets.len() {
             let place = (self.last + step) % self.targets.len();
             let (url, target) = &self.targets[place];
@@ -55,17 +55,21 @@ impl Api {
                     self.last = place;
                     return Ok(members);
                 }
-                Err(PatroniError::Unreachable(why)) => whys.push(format!("{url}: {why}")),
-                Err(PatroniError::Invalid(why)) => {
-                    answers = true;
-                    whys.push(format!("{url}: {why}"));
+                Err(error) => {
+                    answers |= matches!(error, PatroniError::Invalid(_));
+                    is_untrusted |= matches!(error, PatroniError::Untrusted(_));
+                    whys.push(format!("{url}: {}", error.why()));
                 }
             }
         }
         // In the order of the setting, whichever was asked first: the same failure is one line in the log.
         whys.sort();
         let text = whys.join("; ");
-        Err(if answers { PatroniError::Invalid(text) } else { PatroniError::Unreachable(text) })
+        Err(match (answers, is_untrusted) {
+            (true, _) => PatroniError::Invalid(text),
+            (false, true) => PatroniError::Untrusted(text),
+            (false, false) => PatroniError::Unreachable(text),
+        })
     }
 
     /// The place of the leader's own API: it acts on a switchover at once, and on one that another member was asked for in its next round.
@@ -102,7 +106,9 @@ impl Api {
             match target.exchange(&path, Some(body), SWITCHOVER_LIMIT).await {
                 Ok((status, body)) if status.is_success() => return Ok(words(&body)),
                 Ok((status, body)) => return Err(format!("{} ({status})", words(&body))),
-                Err(why @ (PostError::Unreachable(_) | PostError::Handshake(_))) => {
+                Err(
+                    why @ (PostError::Unreachable(_) | PostError::Handshake(_) | PostError::Untrusted(_)),
+                ) => {
                     whys.push(format!("{url}: {why}"));
                 }
                 Err(why) => return Err(format!("{url}: {why}; see patronictl list for what has come of it")),
@@ -119,11 +125,13 @@ async fn leads(url: &PatroniUrl, target: &HttpTarget) -> bool {
 }
 
 async fn members(url: &PatroniUrl, target: &Result<HttpTarget, String>) -> Result<Vec<Member>, PatroniError> {
-    let target = target.as_ref().map_err(|why| PatroniError::Unreachable(why.clone()))?;
+    // There are no roots.
+    let target = target.as_ref().map_err(|why| PatroniError::Untrusted(why.clone()))?;
     let path = format!("{}/cluster", url.endpoint.path);
     let answer = target.exchange(&path, None, LIMIT).await;
     let (status, body) = answer.map_err(|why| match why {
         PostError::Http(_) | PostError::Unreadable => PatroniError::Invalid(why.to_string()),
+        PostError::Untrusted(_) => PatroniError::Untrusted(why.to_string()),
         _ => PatroniError::Unreachable(why.to_string()),
     })?;
     match status.as_u16() {

@@ -1709,7 +1709,7 @@ export interface components {
             topology: string;
             /** @description What to do about it. */
             topology_detail: string | null;
-            /** @description Of `patroni`: `ok`, `waiting`, `unreachable`, `invalid`, `no leader`, `leader is a standby` or `other hosts`. */
+            /** @description Of `patroni`: `ok`, `waiting`, `unreachable`, `untrusted`, `invalid`, `no leader`, `leader is a standby` or `other hosts`. */
             topology_state: string | null;
         };
         /** @description That it is meant. */

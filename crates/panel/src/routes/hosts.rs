@@ -92,7 +92,7 @@ struct HostsSummary {
     detail: String,
     /// Where the knowledge of its servers comes from: `probe` or `patroni`.
     topology: String,
-    /// Of `patroni`: `ok`, `waiting`, `unreachable`, `invalid`, `no leader`, `leader is a standby` or `other hosts`.
+    /// Of `patroni`: `ok`, `waiting`, `unreachable`, `untrusted`, `invalid`, `no leader`, `leader is a standby` or `other hosts`.
     #[schema(required)]
     topology_state: Option<String>,
     /// What to do about it.
