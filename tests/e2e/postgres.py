@@ -73,14 +73,15 @@ def reachable_programs(version, scratch):
 
 
 class Postgres:
-    """One server in one directory. `port` stays the same over restarts."""
+    """One server in one directory. `port` stays the same over restarts, and so do the settings that are given here."""
 
-    def __init__(self, bindir, directory):
+    def __init__(self, bindir, directory, port=None, **settings):
         self.bindir = bindir
         self.directory = directory
         self.data = directory / "data"
         self.log_path = directory / "postgres.log"
-        self.port = host.free_port()
+        self.port = port or host.free_port()
+        self.settings = settings
         self.process = None
         self._create()
 
@@ -105,7 +106,7 @@ class Postgres:
     # --- life and death ---------------------------------------------------------------------------------------
     def start(self, wait=True, **settings):
         """Starts the server; keywords are settings for this life only (`max_connections=\"5\"`)."""
-        chosen = {**SETTINGS, "port": self.port, "unix_socket_directories": self.directory, **settings}
+        chosen = {**SETTINGS, "port": self.port, "unix_socket_directories": self.directory, **self.settings, **settings}
         options = [word for name, value in chosen.items() for word in ("-c", f"{name}={value}")]
         with open(self.log_path, "ab") as log:
             command = [self.bindir / "postgres", "-D", self.data, *options]
@@ -185,9 +186,9 @@ class Postgres:
 class Standby(Postgres):
     """A streaming standby of another server, until it is promoted."""
 
-    def __init__(self, primary, directory):
+    def __init__(self, primary, directory, port=None, **settings):
         self.primary = primary
-        super().__init__(primary.bindir, directory)
+        super().__init__(primary.bindir, directory, port, **settings)
 
     def _create(self):
         source = ["-h", "127.0.0.1", "-p", self.primary.port, "-U", "replica", "--no-password"]
