@@ -1,6 +1,7 @@
 """A cluster that Patroni keeps: etcd as one process, and three members with a PostgreSQL each, all on loopback. Also an HTTP server that says of
 itself that it is Patroni, and lies."""
 
+import contextlib
 import http.server
 import importlib.util
 import json
@@ -78,7 +79,7 @@ class Member:
             "name": self.name,
             **api,
             "etcd3": {"host": f"127.0.0.1:{self.cluster.etcd_port}"},
-            "bootstrap": {"dcs": dcs, "initdb": [{"encoding": "UTF8"}, {"locale": "C.UTF-8"}, "no-sync"]},
+            "bootstrap": {"dcs": dcs, "initdb": [{"encoding": "UTF8"}, {"locale": "C.UTF-8"}, {"wal-segsize": "1"}, "no-sync"]},
             "postgresql": {
                 "listen": f"127.0.0.1:{self.port}",
                 "connect_address": f"127.0.0.1:{self.port}",
@@ -99,6 +100,21 @@ class Member:
         with open(self.log_path, "ab") as log:
             command = [python(), "-m", "patroni", self.directory / "patroni.json"]
             self.process = host.start(command, die_with=signal.SIGTERM, cwd=self.directory, env=environment, stdout=log, stderr=log)
+
+    def kill(self):
+        """Ends both at once. In order it takes seconds: a leader waits for those that would follow it."""
+        if not self.process:
+            return
+        family = host.children(self.process.pid)
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(FileNotFoundError):
+            postmaster = int((self.directory / "data/postmaster.pid").read_text().split()[0])
+            family += [postmaster, *host.children(postmaster)]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        host.eventually(lambda: not any(host.lives(pid) for pid in family))
 
     def query(self, statement, database="postgres"):
         address = {"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": database}
@@ -179,11 +195,7 @@ class PatroniCluster:
 
     def stop(self):
         for member in self.members.values():
-            if member.process:
-                member.process.send_signal(signal.SIGTERM)
-        for member in self.members.values():
-            if member.process:
-                host.stop(member.process, signal.SIGTERM, timeout=30)
+            member.kill()
         host.stop(self.etcd, signal.SIGTERM, timeout=10)
 
 

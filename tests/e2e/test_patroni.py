@@ -1,5 +1,6 @@
 """`topology = patroni …`: hosts that are Patroni's members, planned switchovers by the console's SWITCHOVER under writers that account for each
-transaction, and an API that is down or lies. Patroni, etcd and the three servers are real ones; WEIR_SWITCHOVERS is how many switchovers are made."""
+transaction, and an API that is down or lies. Patroni, etcd and the three servers are real ones; WEIR_SWITCHOVERS is how many switchovers each of
+the two tests of them makes."""
 
 import itertools
 import os
