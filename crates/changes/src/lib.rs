@@ -66,7 +66,7 @@ pub struct Changes {
     tell: Tell,
     log: Log,
     system: System,
-    running: Option<ConfigThread>,
+    running: Option<ConfigThread<Arc<Config>>>,
 }
 
 impl Changes {

@@ -57,7 +57,7 @@ impl Out {
 /// The thread; there is none until there is a host to be asked.
 pub struct HostProbe {
     out: Out,
-    running: Option<ConfigThread>,
+    running: Option<ConfigThread<Arc<Config>>>,
 }
 
 impl HostProbe {

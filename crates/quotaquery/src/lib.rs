@@ -46,7 +46,7 @@ struct Out {
 /// The thread; there is none as long as no quota needs it.
 pub struct QuotaQuery {
     out: Out,
-    running: Option<ConfigThread>,
+    running: Option<ConfigThread<Arc<Config>>>,
 }
 
 impl QuotaQuery {

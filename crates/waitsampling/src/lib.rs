@@ -43,7 +43,7 @@ impl Out {
 /// The thread; there is none as long as the setting is off.
 pub struct WaitSampling {
     out: Out,
-    running: Option<ConfigThread>,
+    running: Option<ConfigThread<Arc<Config>>>,
 }
 
 impl WaitSampling {
