@@ -143,8 +143,21 @@ impl<C: Shards> ControlLoop<C> {
     }
 
     /// Attaches the thread that asks hosts what they are.
-    pub(crate) fn probe_hosts(&mut self, host_probe: HostProbe) {
+    pub(crate) fn probe_hosts(&mut self, mut host_probe: HostProbe) {
+        host_probe.pause(&self.control.paused());
         self.host_probe = Some(host_probe);
+    }
+
+    /// What shards are told that concerns hosts, too; before the shards know it.
+    fn tell_host_probe(&mut self, command: &Command) {
+        let Some(host_probe) = &mut self.host_probe else { return };
+        match command {
+            Command::Pause { .. } | Command::Kill { .. } | Command::Resume { .. } => {
+                host_probe.pause(&self.control.paused());
+            }
+            Command::Reconnect { database } => host_probe.forget(database.as_deref()),
+            _ => {}
+        }
     }
 
     /// Attaches the thread that takes part in a fleet.
@@ -240,7 +253,10 @@ impl<C: Shards> ControlLoop<C> {
     /// Executes one output; returns an input that follows at once.
     fn act(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::Tell { shard, command } => self.shards.send(shard, command),
+            Output::Tell { shard, command } => {
+                self.tell_host_probe(&command);
+                self.shards.send(shard, command);
+            }
             Output::List { request, subject } => {
                 let rows = self.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
@@ -374,7 +390,8 @@ impl<C: Shards> ControlLoop<C> {
         self.usage.iter().for_each(|usage| usage.configure(config));
         self.quota_query.iter_mut().for_each(|query| query.configure(config));
         self.wait_sampling.iter_mut().for_each(|sampling| sampling.configure(config));
-        self.host_probe.iter_mut().for_each(|probe| probe.configure(config));
+        let paused = self.control.paused();
+        self.host_probe.iter_mut().for_each(|probe| probe.configure(config, &paused));
         self.fleet.iter().for_each(|fleet| fleet.configure(config));
     }
 

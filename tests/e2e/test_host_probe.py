@@ -128,6 +128,54 @@ def test_a_newer_primary_is_found_while_the_old_one_works(weir, probed):
     host.eventually(lambda: summary(pooler)["state"] == "ok")
 
 
+def test_reconnect_forgets_a_primary_that_was_thrown_away(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed, host_probe_interval=3)
+    client = pooler.connect()
+    all_well(pooler, probed)
+    assert is_on(client, primary)
+    # The other one is asked after this one, from the second time on.
+    standby.query(f"select pg_terminate_backend(pid) from pg_stat_activity where {PROBES}")
+    standby.promote()
+    host.eventually(lambda: is_on(client, standby))
+    host.eventually(lambda: standby.count(PROBES) == 1)
+    standby.stop()
+    pooler.console("RECONNECT")
+    row = lambda: next(row for row in pooler.console("SHOW HOSTS") if row["port"] == standby.port)
+    assert is_on(client, primary) and row()["state"] == "primary", "it was not asked since"
+    host.eventually(lambda: row()["state"] == "down")
+    assert all(is_on(client, primary) for _ in range(20)), "what it said before counts for nothing"
+
+
+def test_a_paused_entry_keeps_no_connection(weir, probed):
+    primary, standby = probed
+    pooler = probing(weir, probed, host_probe_interval=60)
+    all_well(pooler, probed)
+    pooler.console("PAUSE app")
+    host.eventually(lambda: [server.count(PROBES) for server in probed] == [0, 0])
+    pooler.reload(host_probe_interval=0.2)
+    row = lambda: next(row for row in pooler.console("SHOW HOSTS") if row["port"] == primary.port)
+    primary.stop(signal.SIGTERM)
+    host.eventually(lambda: row()["state"] == "down")
+    primary.start()
+    host.eventually(lambda: row()["state"] == "primary", timeout=30)
+    pooler.console("RESUME app")
+    # One that stays, where there was one for each question.
+    pids = lambda: primary.query(f"select pid from pg_stat_activity where {PROBES}")
+    host.eventually(lambda: pids() and pids() == pids())
+
+
+def test_a_connection_that_ends_does_not_say_that_the_server_is_down(weir, probed):
+    primary, _ = probed
+    pooler = probing(weir, probed, host_probe_interval=1000)
+    all_well(pooler, probed)
+    primary.query(f"select pg_terminate_backend(pid) from pg_stat_activity where {PROBES}")
+    host.eventually(lambda: primary.count(PROBES) == 0)
+    pooler.reload(host_probe_interval=0.2)
+    host.eventually(lambda: primary.count(PROBES) == 1)
+    assert "is down" not in pooler.log_text() and states(pooler, Cluster(probed))["primary"] == "primary"
+
+
 def test_a_primary_that_was_left_behind_before_the_first_client_gets_none(weir, probed):
     primary, standby = probed
     standby.promote()

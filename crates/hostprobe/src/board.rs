@@ -46,6 +46,12 @@ pub(crate) enum Seen {
     Unanswered(Unanswered),
 }
 
+impl Answer {
+    fn primary(&self) -> Option<ProbedPrimary> {
+        (!self.is_standby).then_some(ProbedPrimary { system: self.system, timeline: self.timeline })
+    }
+}
+
 impl Seen {
     fn answer(&self) -> Option<&Answer> {
         if let Seen::Answered(answer) = self { Some(answer) } else { None }
@@ -70,6 +76,8 @@ pub(crate) struct Board {
 struct Entry {
     hosts: Vec<Host>,
     positions: Positions,
+    /// Its servers may be those of another cluster from then on (RECONNECT): what was asked before says nothing of its primary.
+    forgotten: Option<Instant>,
 }
 
 struct Host {
@@ -79,12 +87,14 @@ struct Host {
     /// Microseconds since 1970: when it began to be seen so, and when it was last; 0 is never.
     since_us: u64,
     seen_us: u64,
+    /// When the question began.
+    asked: Option<Instant>,
 }
 
-/// What the primary had written, and when.
+/// What a primary had written, and when it was asked.
 #[derive(Default)]
 struct Positions {
-    timeline: u32,
+    of: ProbedPrimary,
     known: VecDeque<(u64, Instant)>,
 }
 
@@ -93,41 +103,62 @@ impl Board {
     pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) -> Vec<(String, Option<ProbedPrimary>)> {
         let mut before = std::mem::take(&mut self.entries);
         for ProbedEntry { name, hosts } in entries {
-            let Entry { hosts: mut known, positions } = before.remove(&name).unwrap_or_default();
+            let Entry { hosts: mut known, positions, mut forgotten } =
+                before.remove(&name).unwrap_or_default();
+            let is_as_before = known.iter().map(|host| (&host.label, &host.place));
+            if !is_as_before.eq(hosts.iter().map(|(label, place)| (label, place))) {
+                forgotten = Some(Instant::now());
+            }
             let mut host = |(label, place): (String, Place)| {
                 let at = known.iter().position(|host| host.label == label && host.place == place);
                 at.map(|at| known.swap_remove(at)).unwrap_or_else(|| Host::new(label, place))
             };
             let hosts = hosts.into_iter().map(&mut host).collect();
-            self.entries.insert(name, Entry { hosts, positions });
+            self.entries.insert(name, Entry { hosts, positions, forgotten });
         }
         let gone = before.into_keys().map(|name| (name, None));
-        gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.primary()))).collect()
+        gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.told_primary()))).collect()
     }
 
-    /// A server has answered, or has not. Returns the primary of each entry that has it.
-    pub(crate) fn note(&mut self, place: &Place, seen: &Seen) -> Vec<(String, Option<ProbedPrimary>)> {
-        self.note_at(place, seen, (Instant::now(), wall_us()))
+    /// The servers of this entry, or of all, may be those of another cluster: of their primaries only answers to later questions are told. Returns what is known, which is
+    /// nothing.
+    pub(crate) fn forget(&mut self, entry: Option<&str>) -> Vec<(String, Option<ProbedPrimary>)> {
+        let now = Instant::now();
+        let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
+        let forget = |(name, entry): (&String, &mut Entry)| {
+            entry.forgotten = Some(now);
+            (name.clone(), None)
+        };
+        self.entries.iter_mut().filter(|(name, _)| is_meant(name)).map(forget).collect()
+    }
+
+    /// A server that was asked then has answered, or has not. Returns the primary of each entry that has it.
+    pub(crate) fn note(
+        &mut self,
+        place: &Place,
+        seen: &Seen,
+        asked: Instant,
+    ) -> Vec<(String, Option<ProbedPrimary>)> {
+        self.note_at(place, seen, (asked, wall_us()))
     }
 
     fn note_at(
         &mut self,
         place: &Place,
         seen: &Seen,
-        (now, now_us): (Instant, u64),
+        (asked, now_us): (Instant, u64),
     ) -> Vec<(String, Option<ProbedPrimary>)> {
         let mut primaries = Vec::new();
         for (name, entry) in &mut self.entries {
-            if !entry.note(place, seen, now_us) {
+            if !entry.note(place, seen, (asked, now_us)) {
                 continue;
             }
-            let primary = entry.primary();
-            if let Some(answer) = seen.answer().filter(|answer| !answer.is_standby)
-                && primary.is_some_and(|primary| primary.system == answer.system)
+            if let (Some(answer), Some(primary)) = (seen.answer(), entry.primary())
+                && answer.primary() == Some(primary)
             {
-                entry.positions.note(answer, now);
+                entry.positions.note(primary, answer.lsn, asked);
             }
-            primaries.push((name.clone(), primary));
+            primaries.push((name.clone(), entry.told_primary()));
         }
         primaries
     }
@@ -143,23 +174,42 @@ impl Board {
 
 impl Entry {
     /// True if it has that server.
-    fn note(&mut self, place: &Place, seen: &Seen, now_us: u64) -> bool {
+    fn note(&mut self, place: &Place, seen: &Seen, (asked, now_us): (Instant, u64)) -> bool {
         let mut is_one = false;
         for host in self.hosts.iter_mut().filter(|host| host.place == *place) {
             is_one = true;
             if !host.seen.is_alike(seen) {
                 host.since_us = now_us;
             }
-            (host.seen, host.seen_us) = (seen.clone(), now_us);
+            (host.seen, host.seen_us, host.asked) = (seen.clone(), now_us, Some(asked));
         }
         is_one
     }
 
+    /// The cluster that most of its hosts belong to, of as many the one that is first in the list.
+    fn system(&self) -> Option<u64> {
+        let of = |system: u64| self.answers().filter(|answer| answer.system == system).count();
+        let most = self.answers().map(|answer| of(answer.system)).max()?;
+        self.answers().map(|answer| answer.system).find(|system| of(*system) == most)
+    }
+
     /// The one on the newest timeline.
     fn primary(&self) -> Option<ProbedPrimary> {
-        let primaries = self.answers().filter(|answer| !answer.is_standby);
-        let newest = primaries.max_by_key(|answer| answer.timeline)?;
-        Some(ProbedPrimary { system: newest.system, timeline: newest.timeline })
+        self.newest(|_| true)
+    }
+
+    /// The same of the hosts that have been asked since the entry's cluster was forgotten.
+    fn told_primary(&self) -> Option<ProbedPrimary> {
+        self.newest(|host| {
+            self.forgotten.is_none_or(|forgotten| host.asked.is_some_and(|asked| asked > forgotten))
+        })
+    }
+
+    fn newest(&self, counts: impl Fn(&Host) -> bool) -> Option<ProbedPrimary> {
+        let system = self.system()?;
+        let answers = self.hosts.iter().filter(|host| counts(host)).filter_map(|host| host.seen.answer());
+        let primaries = answers.filter_map(Answer::primary).filter(|primary| primary.system == system);
+        primaries.max_by_key(|primary| primary.timeline)
     }
 
     fn answers(&self) -> impl Iterator<Item = &Answer> {
@@ -167,11 +217,7 @@ impl Entry {
     }
 
     fn row(&self, name: &str, now: Instant) -> ClusterRow {
-        let primary = self.primary();
-        // Without a primary, the first host says which cluster it is.
-        let system = primary
-            .map(|primary| primary.system)
-            .or_else(|| self.answers().next().map(|answer| answer.system));
+        let (primary, system) = (self.primary(), self.system());
         ClusterRow {
             database: name.to_owned(),
             system: system.unwrap_or_default(),
@@ -183,7 +229,7 @@ impl Entry {
 
 impl Host {
     fn new(label: String, place: Place) -> Host {
-        Host { label, place, seen: Seen::Nothing, since_us: 0, seen_us: 0 }
+        Host { label, place, seen: Seen::Nothing, since_us: 0, seen_us: 0, asked: None }
     }
 
     /// A host that has said nothing of itself counts as not seen: what others have seen of it holds.
@@ -209,23 +255,25 @@ impl Host {
     }
 
     fn row_of(&self, role: HostRole) -> ClusterHostRow {
-        ClusterHostRow { role, since_us: self.since_us, seen_us: self.seen_us, ..ClusterHostRow::default() }
+        let (since_us, seen_us) = (self.since_us, self.seen_us);
+        ClusterHostRow { role, since_us, seen_us, probed_since_us: since_us, ..ClusterHostRow::default() }
     }
 
     fn row_of_answer(&self, answer: &Answer, positions: &Positions, now: Instant) -> ClusterHostRow {
         let role = if answer.is_standby { HostRole::Standby } else { HostRole::Primary };
-        let lag = answer.lsn.filter(|_| answer.is_standby).and_then(|lsn| positions.lag(lsn, now));
+        let replayed = answer.lsn.filter(|_| answer.is_standby).zip(self.asked);
+        let lag = replayed.and_then(|(lsn, asked)| positions.lag(lsn, asked, now));
         ClusterHostRow { timeline: answer.timeline, lsn: answer.lsn, lag, ..self.row_of(role) }
     }
 }
 
 impl Positions {
-    /// Those of an older primary say nothing of a newer one's.
-    fn note(&mut self, primary: &Answer, now: Instant) {
-        if primary.timeline > self.timeline {
-            (self.timeline, self.known) = (primary.timeline, VecDeque::new());
+    /// Those of another primary, which was thrown away or has been left behind, say nothing of this one's.
+    fn note(&mut self, primary: ProbedPrimary, lsn: Option<u64>, asked: Instant) {
+        if primary != self.of {
+            *self = Positions { of: primary, known: VecDeque::new() };
         }
-        let Some(lsn) = primary.lsn.filter(|_| primary.timeline == self.timeline) else { return };
+        let Some(lsn) = lsn else { return };
         if self.known.len() >= MAX_POSITIONS {
             let mut place = 0;
             self.known.retain(|_| {
@@ -233,13 +281,15 @@ impl Positions {
                 place > MAX_POSITIONS / 2 || place % 2 == 0
             });
         }
-        self.known.push_back((lsn, now));
+        self.known.push_back((lsn, asked));
     }
 
-    /// How far a standby is behind that has replayed so much: the time is that since the first position which it has not.
-    fn lag(&self, replayed: u64, now: Instant) -> Option<HostLag> {
-        let (newest, _) = self.known.back()?;
-        let missing = self.known.iter().find(|(lsn, _)| *lsn > replayed);
+    /// How far a standby is behind that had replayed so much when it was asked: the time is that since the first position which it had not.
+    /// What the primary has written after that, the standby's next answer is measured by.
+    fn lag(&self, replayed: u64, asked: Instant, now: Instant) -> Option<HostLag> {
+        let before = || self.known.iter().filter(|(_, at)| *at <= asked);
+        let (newest, _) = before().next_back()?;
+        let missing = before().find(|(lsn, _)| *lsn > replayed);
         let time = missing.map_or(Duration::ZERO, |(_, at)| now.saturating_duration_since(*at));
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Some(HostLag { bytes: newest.saturating_sub(replayed), time_us })
@@ -291,8 +341,8 @@ mod tests {
         let mut board = board();
         let found = Some(ProbedPrimary { system: 7, timeline: 2 });
         let of_both = [("app".to_owned(), found), ("more".to_owned(), found)];
-        assert_eq!(board.note(&place("b"), &primary(7, 2, 100)), of_both);
-        assert_eq!(board.note(&place("a"), &standby(7, 100)), of_both[..1]);
+        assert_eq!(board.note(&place("b"), &primary(7, 2, 100), Instant::now()), of_both);
+        assert_eq!(board.note(&place("a"), &standby(7, 100), Instant::now()), of_both[..1]);
         let roles = ["a", "b"].map(|name| host(&board, "app", name).role);
         assert_eq!(
             (roles, host(&board, "more", "c").role),
@@ -300,39 +350,43 @@ mod tests {
         );
         let rows = board.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 2));
-        assert_eq!(board.note(&place("nowhere"), &primary(7, 3, 1)), []);
-        board.note(&place("a"), &primary(7, 1, 100));
+        assert_eq!(board.note(&place("nowhere"), &primary(7, 3, 1), Instant::now()), []);
+        board.note(&place("a"), &primary(7, 1, 100), Instant::now());
         assert_eq!(
             board.configure(vec![entry("app", &["a", "b"])]),
             [("more".to_owned(), None), ("app".to_owned(), found)]
         );
         let down = Seen::Unanswered(Unanswered::Down("refused".into()));
         let older = Some(ProbedPrimary { system: 7, timeline: 1 });
-        assert_eq!(board.note(&place("b"), &down), [("app".to_owned(), older)], "as far as is known now");
+        assert_eq!(
+            board.note(&place("b"), &down, Instant::now()),
+            [("app".to_owned(), older)],
+            "as far as is known now"
+        );
     }
 
     #[test]
     fn a_server_of_another_cluster_is_named() {
         let mut board = board();
-        board.note(&place("a"), &primary(7, 1, 100));
-        board.note(&place("b"), &standby(8, 100));
+        board.note(&place("a"), &primary(7, 1, 100), Instant::now());
+        board.note(&place("b"), &standby(8, 100), Instant::now());
         let row = host(&board, "app", "b");
         assert_eq!((row.role, row.seen_us), (HostRole::Unknown, 0));
         assert_eq!(row.error.unwrap().message, "its system identifier is 8 and that of the others is 7");
-        board.note(&place("c"), &standby(8, 100));
+        board.note(&place("c"), &standby(8, 100), Instant::now());
         assert_eq!(host(&board, "more", "b").role, HostRole::Standby, "there it is one of two");
     }
 
     #[test]
     fn who_may_not_ask_knows_nothing_and_who_cannot_knows_that_it_is_down() {
         let mut board = board();
-        board.note(&place("a"), &Seen::Unanswered(Unanswered::Refused("password".into())));
+        board.note(&place("a"), &Seen::Unanswered(Unanswered::Refused("password".into())), Instant::now());
         let row = host(&board, "app", "a");
         assert_eq!(
             (row.role, row.seen_us, row.error.unwrap().message),
             (HostRole::Unknown, 0, "password".into())
         );
-        board.note(&place("a"), &Seen::Unanswered(Unanswered::Down("refused".into())));
+        board.note(&place("a"), &Seen::Unanswered(Unanswered::Down("refused".into())), Instant::now());
         let row = host(&board, "app", "a");
         assert_eq!(
             (row.role, row.seen_us > 0, row.error.unwrap().message),
@@ -366,20 +420,76 @@ mod tests {
         for (lsn, ms) in [(100, 0), (300, 100), (500, 200)] {
             board.note_at(&place("a"), &primary(7, 1, lsn), at(ms));
         }
+        board.note_at(&place("b"), &standby(7, 100), at(240));
         assert_eq!(lag(&board, 250), Some((400, 150)));
         board.note_at(&place("b"), &standby(7, 300), at(250));
         assert_eq!(lag(&board, 260), Some((200, 60)));
         board.note_at(&place("b"), &standby(7, 500), at(250));
         assert_eq!(lag(&board, 260), Some((0, 0)));
-        board.note_at(&place("a"), &primary(7, 2, 400), at(300));
-        assert_eq!(lag(&board, 310), Some((0, 0)), "of the new timeline");
+        board.note_at(&place("a"), &primary(7, 1, 900), at(300));
+        assert_eq!(lag(&board, 1300), Some((0, 0)), "what was written since it answered is none yet");
+    }
+
+    #[test]
+    fn positions_are_those_of_the_primary_that_there_is() {
+        let (mut board, begun) = (board(), Instant::now());
+        let at = |ms: u64| (begun + Duration::from_millis(ms), ms);
+        let mut lag_behind = |primary: &Seen, replayed: u64, ms: u64| {
+            board.note_at(&place("a"), primary, at(ms));
+            let Seen::Answered(Answer { system, .. }) = primary else { return None };
+            board.note_at(&place("b"), &standby(*system, replayed), at(ms));
+            board.rows_at(begun + Duration::from_millis(ms))[0].hosts[1].lag.map(|lag| lag.bytes)
+        };
+        assert_eq!(lag_behind(&primary(7, 2, 900), 800, 0), Some(100));
+        assert_eq!(
+            lag_behind(&primary(7, 1, 500), 500, 10),
+            Some(0),
+            "the one on timeline 2 was thrown away"
+        );
+        assert_eq!(
+            lag_behind(&primary(8, 1, 300), 200, 20),
+            Some(100),
+            "pg_upgrade has made another cluster"
+        );
+    }
+
+    #[test]
+    fn a_primary_that_was_seen_before_reconnect_is_told_no_more() {
+        let (mut board, second) = (board(), Duration::from_secs(1));
+        let later = Instant::now() + second;
+        board.note(&place("a"), &primary(7, 1, 1), Instant::now());
+        board.note(&place("b"), &primary(7, 2, 1), Instant::now());
+        assert_eq!(board.forget(Some("app")), [("app".to_owned(), None)]);
+        let found = |timeline| Some(ProbedPrimary { system: 7, timeline });
+        let told = board.note(&place("a"), &primary(7, 1, 1), later);
+        assert_eq!(told, [("app".to_owned(), found(1))], "the other one has not answered since");
+        assert_eq!(board.rows()[0].timeline, 2, "and is still shown");
+        let told = board.note(&place("b"), &primary(7, 2, 1), later);
+        assert_eq!(told[0], ("app".to_owned(), found(2)), "it is still there");
+        board.configure(vec![entry("app", &["a", "b", "c"])]);
+        let told = board.note(&place("c"), &primary(7, 1, 1), later + second);
+        assert_eq!(told, [("app".to_owned(), found(2))]);
+    }
+
+    #[test]
+    fn one_server_of_another_cluster_hides_none_of_the_others() {
+        let mut board = Board::default();
+        board.configure(vec![entry("app", &["a", "b", "c"])]);
+        board.note(&place("a"), &primary(7, 1, 1), Instant::now());
+        board.note(&place("b"), &standby(7, 1), Instant::now());
+        let told = board.note(&place("c"), &primary(8, 9, 1), Instant::now());
+        assert_eq!(told[0].1, Some(ProbedPrimary { system: 7, timeline: 1 }));
+        let rows = board.rows();
+        assert_eq!((rows[0].system, rows[0].timeline), (7, 1));
+        let errors: Vec<_> = rows[0].hosts.iter().map(|host| host.error.is_some()).collect();
+        assert_eq!(errors, [false, false, true]);
     }
 
     #[test]
     fn positions_are_thinned_out_and_the_newest_kept() {
         let (mut positions, now) = (Positions::default(), Instant::now());
         for lsn in 0..1000 {
-            positions.note(&Answer { system: 1, timeline: 1, is_standby: false, lsn: Some(lsn) }, now);
+            positions.note(ProbedPrimary { system: 1, timeline: 1 }, Some(lsn), now);
         }
         assert!(positions.known.len() <= MAX_POSITIONS);
         assert_eq!(positions.known.back().map(|(lsn, _)| *lsn), Some(999));

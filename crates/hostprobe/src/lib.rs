@@ -11,14 +11,14 @@ mod server;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ClusterRow;
-use pgclient::{ConfigThread, System, Tasks};
+use pgclient::{ConfigThread, Place, System, Tasks};
 use pool::ProbedPrimary;
 use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
 
 use crate::board::Board;
-use crate::plan::Plan;
+use crate::plan::{Plan, ProbedEntry, ProbedServer};
 
 /// The thread's name.
 const THREAD: &str = "weir-hosts";
@@ -47,17 +47,32 @@ impl Out {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, primaries: Vec<(String, Option<ProbedPrimary>)>) {
-        for (entry, primary) in primaries {
+    /// Changes what is known, and tells which primaries follow from it before it changes again.
+    fn change(&self, change: impl FnOnce(&mut Board) -> Vec<(String, Option<ProbedPrimary>)>) {
+        let mut board = self.board();
+        for (entry, primary) in change(&mut board) {
             (self.found_primary)(&entry, primary);
         }
     }
 }
 
+/// What the thread is to do.
+#[derive(Clone)]
+struct Orders {
+    config: Arc<Config>,
+    servers: Arc<Vec<ProbedServer>>,
+    /// Servers of entries that are paused: no connection to them stays.
+    paused: Arc<Vec<Place>>,
+}
+
 /// The thread; there is none until there is a host to be asked.
 pub struct HostProbe {
     out: Out,
-    running: Option<ConfigThread<Arc<Config>>>,
+    orders: Orders,
+    entries: Vec<ProbedEntry>,
+    /// What the log has last said of servers that are not asked.
+    unasked: Vec<String>,
+    running: Option<ConfigThread<Orders>>,
 }
 
 impl HostProbe {
@@ -65,18 +80,44 @@ impl HostProbe {
     #[must_use]
     pub fn start(config: &Arc<Config>, found_primary: FoundPrimary, log: Log, system: System) -> HostProbe {
         let out = Out { board: Arc::default(), found_primary, log, system };
-        let mut probe = HostProbe { out, running: None };
-        probe.configure(config);
+        let orders = Orders { config: Arc::clone(config), servers: Arc::default(), paused: Arc::default() };
+        let mut probe = HostProbe { out, orders, entries: Vec::new(), unasked: Vec::new(), running: None };
+        probe.configure(config, &[]);
         probe
     }
 
-    /// A new configuration is in force.
-    pub fn configure(&mut self, config: &Arc<Config>) {
+    /// A new configuration is in force, and these entries are paused (None: all). What is told of primaries follows from the new hosts as soon as this returns.
+    pub fn configure(&mut self, config: &Arc<Config>, paused: &[Option<String>]) {
+        let Plan { entries, servers, unasked } = Plan::of(config);
+        if unasked != self.unasked {
+            unasked.iter().for_each(|why| self.out.log(Level::Warning, why));
+            self.unasked = unasked;
+        }
+        self.entries.clone_from(&entries);
+        self.out.change(|board| board.configure(entries));
+        self.orders.config = Arc::clone(config);
+        self.orders.servers = Arc::new(servers);
+        self.pause(paused);
+    }
+
+    /// These entries are paused (None: all), and no others: a connection that stays would keep their servers from being stopped (`pg_ctl stop -m smart`), and their
+    /// databases from being dropped.
+    pub fn pause(&mut self, paused: &[Option<String>]) {
+        let is_paused = |entry: &&ProbedEntry| {
+            paused.iter().any(|paused| paused.as_ref().is_none_or(|name| *name == entry.name))
+        };
+        let places = self.entries.iter().filter(is_paused).flat_map(|entry| &entry.hosts);
+        self.orders.paused = Arc::new(places.map(|(_, place)| place.clone()).collect());
         match &self.running {
-            Some(running) => running.configure(config),
-            None if !Plan::of(config).servers.is_empty() => self.begin(config),
+            Some(running) => running.configure(&self.orders),
+            None if !self.orders.servers.is_empty() => self.begin(),
             None => {}
         }
+    }
+
+    /// RECONNECT: the servers of this entry, or of all, may be those of another cluster. To be called before the shards forget theirs.
+    pub fn forget(&self, entry: Option<&str>) {
+        self.out.change(|board| board.forget(entry));
     }
 
     /// What is known of the hosts of each entry.
@@ -85,9 +126,9 @@ impl HostProbe {
         self.out.board().rows()
     }
 
-    fn begin(&mut self, config: &Arc<Config>) {
+    fn begin(&mut self) {
         let out = self.out.clone();
-        match ConfigThread::begin(THREAD, config, |configs| probe_always(configs, out)) {
+        match ConfigThread::begin(THREAD, &self.orders, |orders| probe_always(orders, out)) {
             Ok(running) => self.running = Some(running),
             Err(why) => self.out.log(Level::Error, &format!("cannot start the thread that asks: {why}")),
         }
@@ -95,15 +136,12 @@ impl HostProbe {
 }
 
 /// Each server that is to be asked is, and no other.
-async fn probe_always(mut configs: watch::Receiver<Arc<Config>>, out: Out) {
+async fn probe_always(mut orders: watch::Receiver<Orders>, out: Out) {
     let mut tasks = Tasks::default();
     loop {
-        let Plan { entries, servers, unasked } = Plan::of(&configs.borrow_and_update());
-        unasked.iter().for_each(|why| out.log(Level::Warning, why));
-        let primaries = out.board().configure(entries);
-        out.tell(primaries);
-        tasks.keep(servers, |server| server::probe_always(server, configs.clone(), out.clone()));
-        if configs.changed().await.is_err() {
+        let servers = Arc::clone(&orders.borrow_and_update().servers);
+        tasks.keep(servers.to_vec(), |server| server::probe_always(server, orders.clone(), out.clone()));
+        if orders.changed().await.is_err() {
             return;
         }
     }

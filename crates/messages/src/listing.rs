@@ -466,6 +466,8 @@ pub struct ClusterHostRow {
     pub since_us: u64,
     /// When that was last seen, microseconds since 1970; 0 is never.
     pub seen_us: u64,
+    /// Of what the thread that probes hosts has seen: since when it is that; 0 of what connections for clients have seen.
+    pub probed_since_us: u64,
     /// The timeline that it writes or follows; 0 is not known.
     pub timeline: u32,
     /// The position that a standby has replayed, or the last known of the primary.
@@ -508,12 +510,25 @@ impl ClusterRow {
 }
 
 impl ClusterHostRow {
+    /// What the other one has seen holds. Of connections for clients that is what they have seen since the probe sees something else: a standby that lets only the probe log in is
+    /// down, and does not change its state with each question.
+    fn yields_to(&self, other: &ClusterHostRow) -> bool {
+        match (self.probed_since_us, other.probed_since_us) {
+            _ if self.role == other.role || self.seen_us == 0 || other.seen_us == 0 => {
+                other.seen_us > self.seen_us
+            }
+            (0, probed_us @ 1..) => self.seen_us <= probed_us,
+            (probed_us @ 1.., 0) => other.seen_us > probed_us,
+            _ => other.seen_us > self.seen_us,
+        }
+    }
+
     /// Adds what another shard has seen: the newer is what it is, by all that agree with it.
     fn add(&mut self, other: ClusterHostRow) {
         let (reads, active) = (self.reads + other.reads, self.server_active + other.server_active);
         let (idle, login) = (self.server_idle + other.server_idle, self.server_login + other.server_login);
         let detached_us = earlier(self.detached_us, other.detached_us);
-        let is_newer = other.seen_us > self.seen_us;
+        let is_newer = self.yields_to(&other);
         let (newer, older) =
             if is_newer { (other, std::mem::take(self)) } else { (std::mem::take(self), other) };
         let since_us = match newer.role == older.role && older.seen_us > 0 {
@@ -579,6 +594,25 @@ mod tests {
         assert_eq!((sum.role, sum.since_us), (HostRole::Down, 10));
         let sum = both(host(HostRole::Standby, 5, 11), host(HostRole::Down, 10, 10));
         assert_eq!((sum.role, sum.since_us, sum.error.is_some()), (HostRole::Standby, 5, true));
+    }
+
+    #[test]
+    fn what_connections_for_clients_have_seen_since_the_probe_sees_something_else_holds() {
+        let probed = |role, since_us, seen_us| ClusterHostRow {
+            probed_since_us: since_us,
+            reads: 0,
+            ..host(role, since_us, seen_us)
+        };
+        let role = |one: ClusterHostRow, other: ClusterHostRow| {
+            let roles = [both(one.clone(), other.clone()).role, both(other, one).role];
+            assert_eq!(roles[0], roles[1], "in either order");
+            roles[0]
+        };
+        use HostRole::{Down, Primary, Standby};
+        assert_eq!(role(host(Down, 10, 10), probed(Standby, 5, 11)), Down, "its clients cannot log in");
+        assert_eq!(role(host(Down, 10, 10), probed(Standby, 12, 12)), Standby, "it has come back since");
+        assert_eq!(role(host(Standby, 1, 9), probed(Primary, 10, 12)), Primary, "it was promoted");
+        assert_eq!(role(host(Standby, 1, 13), probed(Down, 10, 12)), Standby, "it serves clients");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::thread;
 use tokio::runtime;
 use tokio::sync::watch;
 
-/// Threads beside it on which keys are derived and names are looked up.
-const BLOCKING_THREADS: usize = 4;
+/// Threads beside it on which keys are derived and names are looked up, which may take long.
+const BLOCKING_THREADS: usize = 16;
 
 /// The thread. It ends with the process.
 pub struct ConfigThread<Config>(watch::Sender<Config>);

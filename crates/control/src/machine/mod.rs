@@ -166,6 +166,12 @@ impl Control {
         deadline.map_or(self.next_sample_us, |us| us.min(self.next_sample_us))
     }
 
+    /// The databases that are paused or killed; None is all.
+    #[must_use]
+    pub fn paused(&self) -> Vec<Option<String>> {
+        self.pause_state.everything()
+    }
+
     /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
