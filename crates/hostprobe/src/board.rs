@@ -120,8 +120,8 @@ impl Board {
         gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.told_primary()))).collect()
     }
 
-    /// The servers of this entry, or of all, may be those of another cluster: of their primaries only answers to later questions are told. Returns what is known, which is
-    /// nothing.
+    /// The servers of this entry, or of all, may be those of another cluster: of their primaries only answers to later questions are told. Returns what is
+    /// known, which is nothing.
     pub(crate) fn forget(&mut self, entry: Option<&str>) -> Vec<(String, Option<ProbedPrimary>)> {
         let now = Instant::now();
         let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);

@@ -133,7 +133,8 @@ async fn probe_until_failure(
     }
 }
 
-/// Asks on the connection that was kept, or on another: one that has ended meanwhile (`pg_terminate_backend`, `idle_session_timeout`) does not say that the server is down.
+/// Asks on the connection that was kept, or on another: one that has ended meanwhile (`pg_terminate_backend`, `idle_session_timeout`) does not say that the
+/// server is down.
 async fn ask(
     server: &ProbedServer,
     config: &Config,

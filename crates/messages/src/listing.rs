@@ -510,8 +510,8 @@ impl ClusterRow {
 }
 
 impl ClusterHostRow {
-    /// What the other one has seen holds. Of connections for clients that is what they have seen since the probe sees something else: a standby that lets only the probe log in is
-    /// down, and does not change its state with each question.
+    /// What the other one has seen holds. Of connections for clients that is what they have seen since the probe sees something else: a standby that lets only
+    /// the probe log in is down, and does not change its state with each question.
     fn yields_to(&self, other: &ClusterHostRow) -> bool {
         match (self.probed_since_us, other.probed_since_us) {
             _ if self.role == other.role || self.seen_us == 0 || other.seen_us == 0 => {
