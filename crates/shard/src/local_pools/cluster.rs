@@ -95,6 +95,8 @@ pub(crate) struct Host {
     fresh_writes: u64,
     question: Question,
     asked_us: u64,
+    /// It has not said that it is a standby since a primary on a newer timeline was seen: it may have been promoted before that one.
+    is_unconfirmed: bool,
     /// It has refused to say how far it is.
     is_refused: bool,
     /// Since when it owes an answer.
@@ -120,6 +122,7 @@ impl Host {
             fresh_writes: 0,
             question: Question::None,
             asked_us: 0,
+            is_unconfirmed: false,
             is_refused: false,
             silent_since_us: None,
             seen_us: 0,
@@ -334,6 +337,10 @@ impl Cluster {
         self.sampling = Question::None;
         for host in &mut self.hosts {
             (host.fresh, host.fresh_writes) = (0, 0);
+            if host.state == HostState::Standby {
+                // An answer to a question from before does not confirm it.
+                (host.is_unconfirmed, host.question) = (true, Question::None);
+            }
         }
     }
 
@@ -400,6 +407,7 @@ impl Cluster {
         let newest = self.samples.back();
         let is_awaited = host.fresh < self.awaited && newest.is_some_and(|newest| newest.number > host.fresh);
         let pause_us = match is_awaited {
+            _ if host.is_unconfirmed => 0,
             true if newest.is_some_and(|newest| newest.begun_us >= host.asked_us) => 0,
             true => SAMPLE_AGAIN_US,
             false => SAMPLE_IDLE_US,
@@ -431,6 +439,7 @@ impl Cluster {
     /// A standby has replayed up to there and follows this timeline, if that could be told; None if it has refused to answer.
     pub(crate) fn replayed(&mut self, place: usize, position: Option<(u64, Option<u32>)>, now_us: u64) {
         let Some(host) = self.hosts.get_mut(place) else { return };
+        host.is_unconfirmed &= host.question == Question::None;
         (host.question, host.silent_since_us) = (Question::None, None);
         let Some((lsn, timeline)) = position else {
             host.asked_us = now_us + REFUSED_US;
@@ -479,6 +488,7 @@ impl Cluster {
             host.state == HostState::Standby
                 && !host.is_detached()
                 && !is_left_behind
+                && !host.is_unconfirmed
                 && !host.is_silent(now_us)
                 && has_it
                 && self.is_near_enough(host, most, now_us)
@@ -671,6 +681,19 @@ mod tests {
         cluster.sampled(number, Some(50), 1, 0);
         cluster.replayed(1, Some((100, Some(2))), 0);
         assert!(!serves(&cluster, 1, needed), "the old primary's answer came late");
+    }
+
+    #[test]
+    fn a_standby_says_that_it_is_one_again_when_there_is_a_newer_primary() {
+        let mut cluster = cluster();
+        cluster.position_asked(1, 0);
+        cluster.note_timeline(2);
+        assert!(!serves(&cluster, 1, Needs::Nothing) && cluster.is_position_due(1, 0));
+        cluster.replayed(1, Some((100, None)), 0);
+        assert!(!serves(&cluster, 1, Needs::Nothing), "it was asked before");
+        cluster.position_asked(1, 0);
+        cluster.replayed(1, Some((100, None)), 0);
+        assert!(serves(&cluster, 1, Needs::Nothing) && !cluster.is_position_due(1, 0));
     }
 
     #[test]

@@ -203,6 +203,8 @@ pub(crate) struct World<P> {
     steps: Steps,
     era: Era,
     cancels: Vec<sockets::CancelUnderWay>,
+    /// Bytes that cancel requests were answered, by their connections.
+    cancel_answers: BTreeMap<u32, usize>,
     /// When the last letter to a thread arrives.
     posted: BTreeMap<usize, u64>,
     serial: u64,
@@ -270,6 +272,7 @@ impl<P: Pooler> World<P> {
             steps,
             era: Era::Chaos,
             cancels: Vec::new(),
+            cancel_answers: BTreeMap::new(),
             posted: BTreeMap::new(),
             serial: 0,
             events: 0,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use settings::ReadConsistency;
+use settings::{PoolMode, ReadConsistency};
 
 use super::{ConnRef, Owner, World};
 use crate::model::backend::Backend;
@@ -16,7 +16,7 @@ use crate::sql::Tag;
 use crate::tap::{Purpose, Tap};
 
 /// How long a thread may take to notice what another one was shown: it looks three times a second. Until then what a client sends behind requests that are not
-/// answered goes where those went, from then on nothing does.
+/// answered goes where those went, and what it sends in session pooling to the server that it keeps; from then on nothing does.
 pub(super) const LEAVES_US: u64 = 400_000;
 
 /// What a client's request comes behind.
@@ -37,6 +37,8 @@ struct Owed {
     sent_us: u64,
     /// The same where it is executed by a primary that was left behind: when that was chosen, as far as it may still be in use.
     chosen_us: u64,
+    /// Its client keeps its server for its session.
+    is_kept: bool,
 }
 
 /// A row that a client was told of, and when.
@@ -60,21 +62,36 @@ pub(super) struct Reads {
     known: BTreeSet<(usize, String)>,
     /// Databases for which RECONNECT has let older timelines in again, also into processes that took over since.
     reconnected: BTreeSet<String>,
+    /// Clients that may have kept a server since their last request.
+    keeping: BTreeSet<u32>,
 }
 
 impl<P: Pooler> World<P> {
     /// A client has sent requests, behind the one `before`. In a transaction that goes on they are owed what its beginning was.
     pub(super) fn note_sent(&mut self, number: u32, before: u32, behind: Behind) {
+        if self.clients[number as usize].requests() == before {
+            return;
+        }
+        let database = &self.births[number as usize].database;
+        let mode = self.config.databases.get(database).and_then(|entry| entry.pool_mode);
         let reads = &mut self.reads;
+        let at_login = self.swarm.pooling.assign_at_login;
+        // What comes behind a RELOAD that ends session pooling may still go to the server that was kept.
+        let is_kept = match mode.unwrap_or(self.config.global.pool_mode) {
+            PoolMode::Session => !reads.keeping.insert(number) || behind.requests || at_login,
+            PoolMode::Transaction | PoolMode::Statement => reads.keeping.remove(&number),
+        };
         let sent_us = self.clock.now_us();
         let own = reads.own.get(&number).map_or(0, Vec::len);
         let begun = reads.owed.get(&Tag { client: number, request: before });
         let owed = match begun {
             Some(begun) if behind.transaction => begun.clone(),
             Some(begun) if behind.requests => {
-                Owed { own, sent_us, chosen_us: begun.chosen_us.max(sent_us.saturating_sub(LEAVES_US)) }
+                let chosen_us = begun.chosen_us.max(sent_us.saturating_sub(LEAVES_US));
+                Owed { own, sent_us, chosen_us, is_kept }
             }
-            _ => Owed { own, sent_us, chosen_us: sent_us },
+            _ if is_kept => Owed { own, sent_us, chosen_us: sent_us.saturating_sub(LEAVES_US), is_kept },
+            _ => Owed { own, sent_us, chosen_us: sent_us, is_kept },
         };
         for request in before + 1..=self.clients[number as usize].requests() {
             reads.owed.insert(Tag { client: number, request }, owed.clone());
@@ -181,7 +198,9 @@ impl<P: Pooler> World<P> {
             self.reads.known.insert(name);
         }
         // A server that has been chosen for a request by then may get it.
-        let sent_us = tap.last.and_then(|tag| self.reads.owed.get(&tag)).map_or(0, |owed| owed.sent_us);
+        let owed = tap.last.and_then(|tag| self.reads.owed.get(&tag));
+        let (sent_us, is_kept) = owed.map_or((0, false), |owed| (owed.sent_us, owed.is_kept));
+        let newer_us = if is_kept { newer_us.max(LEAVES_US) } else { newer_us };
         if timeline < shown && sent_us > shown_us + newer_us {
             let text = format!(
                 "shard {} sent a request to a primary of timeline {timeline} after {shown} was shown",
