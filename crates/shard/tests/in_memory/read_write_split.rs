@@ -614,6 +614,49 @@ fn the_primary_is_left_as_soon_as_one_of_a_newer_timeline_is_found_among_the_sta
     assert!(!split.world.text(primary).contains("UPDATE"));
 }
 
+/// The standbys, of which no one knows which timeline they follow, say how far they are, as often as they are asked; whether they were.
+fn standbys_say(split: &mut Split) -> bool {
+    let mut were_asked = false;
+    for conn in split.standbys {
+        if split.world.text(conn).contains("pg_last_wal_replay_lsn") {
+            answers(&mut split.world, conn, &[&[Some("t"), Some("100"), None]]);
+            were_asked = true;
+        }
+    }
+    were_asked
+}
+
+#[test]
+fn standbys_say_again_that_they_are_such_when_a_primary_on_a_newer_timeline_was_found() {
+    let mut split = Split::new("");
+    for conn in split.standbys {
+        split.world.event(Event::HungUp { conn });
+    }
+    split.world.pass(400);
+    for (host, conn) in opened(&mut split.world) {
+        logs_in(&mut split.world, conn, None);
+        split.standbys[usize::from(host == "c")] = conn;
+    }
+    while standbys_say(&mut split) {}
+    let place = split.query(READ).unwrap();
+    assert!(place > 0, "a client that has written nothing may read there");
+    split.replies(place, "SELECT 1", Status::Idle);
+    while standbys_say(&mut split) {}
+    split.world.event(Event::HungUp { conn: split.primary });
+    split.world.pass(400);
+    let again = opened(&mut split.world).into_iter().find(|(host, _)| host == "a").unwrap().1;
+    logs_in(&mut split.world, again, Some(2));
+    split.primary = again;
+    for _ in 0..4 {
+        split.answer_one(again, 100);
+    }
+    assert_eq!(split.query(READ), Some(0), "each of the others may be a primary between the two");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.pass(400);
+    while standbys_say(&mut split) {}
+    assert!(split.query(READ).unwrap() > 0);
+}
+
 #[test]
 fn a_login_to_a_promoted_standby_tells_of_the_newer_timeline_although_another_has_found_it_promoted() {
     let mut split = Split::new("pool_size=2");

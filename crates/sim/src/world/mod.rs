@@ -309,6 +309,7 @@ impl<P: Pooler> World<P> {
         self.live_until(self.clock.now_us() + HEALING_US, |world| world.slots.iter().all(Option::is_none));
         self.expect_nobody_waiting();
         self.live_until(self.clock.now_us() + REST_US, |_| false);
+        self.end_unanswered_attempts();
         self.finish()
     }
 

@@ -4,6 +4,7 @@
 //! The new process may die at any moment: what was on the line or there is lost, the rest goes back to where it was.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use messages::Command;
 use shard::{ConnId, Event, Export, Import};
@@ -11,7 +12,8 @@ use shard::{ConnId, Event, Export, Import};
 use super::faults::STOP_US;
 use super::process::Process;
 use super::sockets::Socket;
-use super::{Era, What, World};
+use super::{ConnRef, Era, REST_US, What, World};
+use crate::model::cluster::Attempt;
 use crate::pooler::Pooler;
 
 /// From here on numbers stand for the threads that hand over, in place of shards.
@@ -19,6 +21,9 @@ const GIVERS: usize = 1_000_000;
 
 /// How long a takeover excuses more servers than the limits allow.
 const UNTOLD_US: u64 = 5 * crate::clock::SECOND_US;
+
+/// How long the system tries to connect where no answer comes.
+const CONNECTS_US: u64 = 127 * crate::clock::SECOND_US;
 
 /// Something on its way from an old shard to the thread that hands over.
 #[derive(Debug)]
@@ -375,6 +380,26 @@ impl<P: Pooler> World<P> {
     fn takeover_into(&self, process: usize) -> Option<usize> {
         let is_it = |takeover: &Takeover| takeover.to == process && takeover.progress == Progress::Giving;
         self.takeovers.iter().position(is_it)
+    }
+
+    /// RELOAD has not reached a process that was being taken over, whose own timeouts may be off. The system ends its attempts to connect that get no answer.
+    pub(super) fn end_unanswered_attempts(&mut self) {
+        let under_way = self.takeovers.iter().filter(|takeover| takeover.progress != Progress::Over);
+        let shards: Vec<usize> =
+            under_way.flat_map(|takeover| self.processes[takeover.from].shards.clone()).collect();
+        let sockets = shards.iter().flat_map(|shard| self.shards[*shard].sockets.iter().flatten());
+        let unanswered: Vec<ConnRef> = sockets
+            .filter(|socket| socket.end.is_none() && !socket.closing)
+            .map(|socket| socket.spot)
+            .collect();
+        if unanswered.is_empty() {
+            return;
+        }
+        for spot in unanswered {
+            let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            self.clock.after(CONNECTS_US, What::Connect(spot, Attempt::Refused, nowhere));
+        }
+        self.live_until(self.clock.now_us() + CONNECTS_US + REST_US, |_| false);
     }
 
     /// Every takeover has come to an end.
