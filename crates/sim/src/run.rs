@@ -162,4 +162,16 @@ mod tests {
             assert_eq!(hashes[0], hashes[1], "seed {seed} {length:?}");
         }
     }
+
+    #[test]
+    fn most_short_runs_of_clusters_have_promotions_and_little_else() {
+        let reports: Vec<Report> =
+            (0..300).filter(|seed| has_cluster(*seed)).map(|seed| run(seed, Length::Short, false)).collect();
+        let count = |happens: fn(&Report) -> bool| reports.iter().filter(|report| happens(report)).count();
+        assert_eq!(count(|report| report.violation.is_some()), 0);
+        let promoted = count(|report| report.host_events.promotions > 0);
+        assert!(promoted * 2 > reports.len(), "{promoted} of {}", reports.len());
+        let transactions: u64 = reports.iter().map(|report| report.transactions).sum();
+        assert!(transactions < 300 * reports.len() as u64, "{transactions} in {}", reports.len());
+    }
 }

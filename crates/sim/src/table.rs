@@ -112,7 +112,7 @@ pub const INVARIANTS: [Invariant; 23] = [
     row(
         "I19",
         "A read goes to a standby only where that is allowed: it is known to read, the standby has what its client has written, and nothing else of the client's goes there. No transaction begins on a primary of an older timeline than one that was seen.",
-        "simulator: in one seed of six, a model primary and standbys that lag, are promoted, cut off and started again (`weir-sim --clusters` runs only these); whole shards in memory (`crates/shard/tests/in_memory/read_write_split.rs`); the end-to-end tests, with a corpus of statements on real servers",
+        "simulator: in one seed of six, a model primary and standbys that lag, are promoted, cut off and started again (`weir-sim --clusters` runs only these, with `--short` very many); whole shards in memory (`crates/shard/tests/in_memory/read_write_split.rs`); the end-to-end tests, with a corpus of statements on real servers",
     ),
     row(
         "I20",
