@@ -53,7 +53,8 @@ def test_a_statement_of_64_megabytes(weir):
         for text in f"set lock_timeout = '{'x' * 64_000_000}'", f"select length('{'set x = 1;' * 6_400_000}')":
             replies = raw.ask(wire.query(text))
             assert replies[-1].kind == "Z"
-            assert resident_kib(pooler) < before + 8_192
+            # What a busy thread had not read yet is in its receive buffers, whose memory goes back a moment later.
+            host.eventually(lambda: resident_kib(pooler) < before + 8_192)
     with wire.Raw(pooler.port).login() as other:
         assert other.simple(f"select ({LOOK}) is null") == [["t"]]
 

@@ -198,7 +198,6 @@ impl Engine {
     }
 
     /// Takes the primary of an entry, as its hosts have answered. For one thread.
-    #[must_use]
     pub fn probed_primaries(&self) -> impl Fn(&str, Option<ProbedPrimary>) + Send + Sync + use<> {
         let registry = Arc::clone(&self.registry);
         move |entry, primary| registry.note_probed(entry, primary)

@@ -216,6 +216,7 @@ fn answer(rows: &[pgclient::Row]) -> Option<Answer> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::{Arc, Mutex};
 
     fn row(columns: &[Option<&str>]) -> pgclient::Row {
         columns.iter().map(|column| column.map(|text| text.as_bytes().to_vec())).collect()
@@ -261,42 +262,44 @@ mod tests {
 
     #[test]
     fn a_server_that_refuses_users_is_tried_less_and_less_often() {
-        let (lines, server) = noted();
+        let (out, _, server) = noted();
         let refused = |why: &str| Unanswered::Refused(why.to_owned());
         let (mut failures, global) = (Failures::default(), global("host_probe_interval = 0.2"));
         let waits = |failures: &mut Failures, out: &Out| {
             failures.note(&server, &refused("password"), out);
             failures.wait(&global).as_millis()
         };
-        let found: Vec<_> = (0..7).map(|_| waits(&mut failures, &lines.0)).collect();
+        let found: Vec<_> = (0..7).map(|_| waits(&mut failures, &out)).collect();
         assert_eq!(found, [500, 1000, 2000, 4000, 8000, 15_000, 15_000]);
-        failures.note(&server, &Unanswered::Down("refused".to_owned()), &lines.0);
+        failures.note(&server, &Unanswered::Down("refused".to_owned()), &out);
         assert_eq!(failures.wait(&global).as_millis(), 500, "its primary may be awaited");
     }
 
     #[test]
     fn the_log_has_each_failure_once_and_not_many() {
-        let (lines, server) = noted();
+        let (out, lines, server) = noted();
         let mut failures = Failures::default();
-        let mut fails = |why: String| failures.note(&server, &Unanswered::Down(why), &lines.0);
+        let mut fails = |why: String| failures.note(&server, &Unanswered::Down(why), &out);
         ["reset", "closed", "reset", "closed"].iter().for_each(|why| fails((*why).to_owned()));
-        assert_eq!(lines.1.lock().unwrap().len(), 2);
+        assert_eq!(lines.lock().unwrap().len(), 2);
         (0..100).for_each(|number| fails(format!("no {number}")));
-        assert_eq!(lines.1.lock().unwrap().len(), MAX_FAILURES);
+        assert_eq!(lines.lock().unwrap().len(), MAX_FAILURES);
         assert_eq!([failures.settle(), failures.settle()], [true, false]);
     }
 
-    /// Where lines of the log go, and a server.
-    fn noted() -> ((Out, std::sync::Arc<std::sync::Mutex<Vec<String>>>), ProbedServer) {
-        let lines = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
-        let written = std::sync::Arc::clone(&lines);
+    type Lines = Arc<Mutex<Vec<String>>>;
+
+    /// Where answers go, the lines of the log, and a server.
+    fn noted() -> (Out, Lines, ProbedServer) {
+        let lines = Lines::default();
+        let written = Arc::clone(&lines);
         let out = Out {
-            board: std::sync::Arc::default(),
-            found_primary: std::sync::Arc::new(|_, _| {}),
-            log: std::sync::Arc::new(move |record| written.lock().unwrap().push(record.text)),
+            board: Arc::default(),
+            found_primary: Arc::new(|_, _| {}),
+            log: Arc::new(move |record| written.lock().unwrap().push(record.text)),
             system: pgclient::System { fill_random: |_| {} },
         };
         let place = pgclient::Place::Unix("/tmp/.s.PGSQL.1".to_owned());
-        ((out, lines), ProbedServer { place, accounts: Vec::new() })
+        (out, lines, ProbedServer { place, accounts: Vec::new() })
     }
 }
