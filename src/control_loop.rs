@@ -148,16 +148,16 @@ impl<C: Shards> ControlLoop<C> {
         self.host_probe = Some(host_probe);
     }
 
-    /// What shards are told that concerns hosts, too; before the shards know it.
-    fn tell_host_probe(&mut self, command: &Command) {
-        let Some(host_probe) = &mut self.host_probe else { return };
-        match command {
-            Command::Pause { .. } | Command::Kill { .. } | Command::Resume { .. } => {
-                host_probe.pause(&self.control.paused());
+    /// Tells a shard, and before it the probe of hosts what concerns these, too.
+    fn tell(&mut self, shard: ShardId, command: Command) {
+        match (&mut self.host_probe, &command) {
+            (Some(probe), Command::Pause { .. } | Command::Kill { .. } | Command::Resume { .. }) => {
+                probe.pause(&self.control.paused());
             }
-            Command::Reconnect { database } => host_probe.forget(database.as_deref()),
+            (Some(probe), Command::Reconnect { database }) => probe.forget(database.as_deref()),
             _ => {}
         }
+        self.shards.send(shard, command);
     }
 
     /// Attaches the thread that takes part in a fleet.
@@ -253,10 +253,7 @@ impl<C: Shards> ControlLoop<C> {
     /// Executes one output; returns an input that follows at once.
     fn act(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::Tell { shard, command } => {
-                self.tell_host_probe(&command);
-                self.shards.send(shard, command);
-            }
+            Output::Tell { shard, command } => self.tell(shard, command),
             Output::List { request, subject } => {
                 let rows = self.inspect(subject);
                 return Some(Input::Report(Report::Listing { request, shard: ShardId(0), rows, last: true }));
