@@ -4,7 +4,7 @@
 //! primary that it finds on a newer timeline is told to the shards, which leave the older one.
 #![forbid(unsafe_code)]
 
-mod board;
+mod known_hosts;
 mod plan;
 mod server;
 
@@ -17,7 +17,7 @@ use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
 
-use crate::board::Board;
+use crate::known_hosts::KnownHosts;
 use crate::plan::{Plan, ProbedEntry, ProbedServer};
 
 /// The thread's name.
@@ -32,7 +32,7 @@ pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 /// Where answers go.
 #[derive(Clone)]
 struct Out {
-    board: Arc<Mutex<Board>>,
+    known_hosts: Arc<Mutex<KnownHosts>>,
     found_primary: FoundPrimary,
     log: Log,
     system: System,
@@ -43,14 +43,14 @@ impl Out {
         (self.log)(Record::new(level, format!("host probe: {text}")));
     }
 
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known_hosts(&self) -> MutexGuard<'_, KnownHosts> {
+        self.known_hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is known, and tells which primaries follow from it before it changes again.
-    fn change(&self, change: impl FnOnce(&mut Board) -> Vec<(String, Option<ProbedPrimary>)>) {
-        let mut board = self.board();
-        for (entry, primary) in change(&mut board) {
+    fn change(&self, change: impl FnOnce(&mut KnownHosts) -> Vec<(String, Option<ProbedPrimary>)>) {
+        let mut known_hosts = self.known_hosts();
+        for (entry, primary) in change(&mut known_hosts) {
             (self.found_primary)(&entry, primary);
         }
     }
@@ -79,7 +79,7 @@ impl HostProbe {
     /// Asks as this configuration says.
     #[must_use]
     pub fn start(config: &Arc<Config>, found_primary: FoundPrimary, log: Log, system: System) -> HostProbe {
-        let out = Out { board: Arc::default(), found_primary, log, system };
+        let out = Out { known_hosts: Arc::default(), found_primary, log, system };
         let orders = Orders { config: Arc::clone(config), servers: Arc::default(), paused: Arc::default() };
         let mut probe = HostProbe { out, orders, entries: Vec::new(), unasked: Vec::new(), running: None };
         probe.configure(config, &[]);
@@ -94,7 +94,7 @@ impl HostProbe {
             self.unasked = unasked;
         }
         self.entries.clone_from(&entries);
-        self.out.change(|board| board.configure(entries));
+        self.out.change(|known_hosts| known_hosts.configure(entries));
         self.orders.config = Arc::clone(config);
         self.orders.servers = Arc::new(servers);
         self.pause(paused);
@@ -117,13 +117,13 @@ impl HostProbe {
 
     /// RECONNECT: the servers of this entry, or of all, may be those of another cluster. To be called before the shards forget theirs.
     pub fn forget(&self, entry: Option<&str>) {
-        self.out.change(|board| board.forget(entry));
+        self.out.change(|known_hosts| known_hosts.forget(entry));
     }
 
     /// What is known of the hosts of each entry.
     #[must_use]
     pub fn rows(&self) -> Vec<ClusterRow> {
-        self.out.board().rows()
+        self.out.known_hosts().rows()
     }
 
     fn begin(&mut self) {

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use wire::sqlstate;
 
-use crate::board::{Answer, Seen, Unanswered};
+use crate::known_hosts::{Answer, Seen, Unanswered};
 use crate::plan::ProbedServer;
 use crate::{Orders, Out};
 
@@ -44,7 +44,7 @@ pub(crate) async fn probe_always(server: ProbedServer, mut orders: watch::Receiv
             Err(why) => why,
         };
         failures.note(&server, &why, &out);
-        out.change(|board| board.note(&server.place, &Seen::Unanswered(why), began.into_std()));
+        out.change(|known_hosts| known_hosts.note(&server.place, &Seen::Unanswered(why), began.into_std()));
         wait(&mut orders, Instant::now(), |orders| failures.wait(&orders.config.global)).await;
     }
 }
@@ -121,7 +121,7 @@ async fn probe_until_failure(
         if failures.settle() {
             out.log(Level::Log, &format!("{} answers again", server.place.label()));
         }
-        out.change(|board| board.note(&server.place, &Seen::Answered(answer), began.into_std()));
+        out.change(|known_hosts| known_hosts.note(&server.place, &Seen::Answered(answer), began.into_std()));
         wait(orders, began, |orders| {
             if orders.paused.contains(&server.place) {
                 kept = None;
@@ -294,7 +294,7 @@ mod tests {
         let lines = Lines::default();
         let written = Arc::clone(&lines);
         let out = Out {
-            board: Arc::default(),
+            known_hosts: Arc::default(),
             found_primary: Arc::new(|_, _| {}),
             log: Arc::new(move |record| written.lock().unwrap().push(record.text)),
             system: pgclient::System { fill_random: |_| {} },

@@ -68,7 +68,7 @@ impl Seen {
 
 /// All entries.
 #[derive(Default)]
-pub(crate) struct Board {
+pub(crate) struct KnownHosts {
     entries: BTreeMap<String, Entry>,
 }
 
@@ -98,7 +98,7 @@ struct Positions {
     known: VecDeque<(u64, Instant)>,
 }
 
-impl Board {
+impl KnownHosts {
     /// These entries have these hosts. What is known of those that stay is kept. Returns the primary of each entry, also of those that are none any more.
     pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) -> Vec<(String, Option<ProbedPrimary>)> {
         let mut before = std::mem::take(&mut self.entries);
@@ -317,10 +317,10 @@ mod tests {
         ProbedEntry { name: name.to_owned(), hosts }
     }
 
-    fn board() -> Board {
-        let mut board = Board::default();
-        board.configure(vec![entry("app", &["a", "b"]), entry("more", &["b", "c"])]);
-        board
+    fn known_hosts() -> KnownHosts {
+        let mut known_hosts = KnownHosts::default();
+        known_hosts.configure(vec![entry("app", &["a", "b"]), entry("more", &["b", "c"])]);
+        known_hosts
     }
 
     fn primary(system: u64, timeline: u32, lsn: u64) -> Seen {
@@ -331,35 +331,35 @@ mod tests {
         Seen::Answered(Answer { system, timeline: 1, is_standby: true, lsn: Some(lsn) })
     }
 
-    fn host(board: &Board, entry: &str, host: &str) -> ClusterHostRow {
-        let row = board.rows().into_iter().find(|row| row.database == entry).unwrap();
+    fn host(known_hosts: &KnownHosts, entry: &str, host: &str) -> ClusterHostRow {
+        let row = known_hosts.rows().into_iter().find(|row| row.database == entry).unwrap();
         row.hosts.into_iter().find(|row| row.label == format!("{host}:1")).unwrap()
     }
 
     #[test]
     fn an_answer_holds_for_each_entry_that_has_the_server() {
-        let mut board = board();
+        let mut known_hosts = known_hosts();
         let found = Some(ProbedPrimary { system: 7, timeline: 2 });
         let of_both = [("app".to_owned(), found), ("more".to_owned(), found)];
-        assert_eq!(board.note(&place("b"), &primary(7, 2, 100), Instant::now()), of_both);
-        assert_eq!(board.note(&place("a"), &standby(7, 100), Instant::now()), of_both[..1]);
-        let roles = ["a", "b"].map(|name| host(&board, "app", name).role);
+        assert_eq!(known_hosts.note(&place("b"), &primary(7, 2, 100), Instant::now()), of_both);
+        assert_eq!(known_hosts.note(&place("a"), &standby(7, 100), Instant::now()), of_both[..1]);
+        let roles = ["a", "b"].map(|name| host(&known_hosts, "app", name).role);
         assert_eq!(
-            (roles, host(&board, "more", "c").role),
+            (roles, host(&known_hosts, "more", "c").role),
             ([HostRole::Standby, HostRole::Primary], HostRole::Unknown)
         );
-        let rows = board.rows();
+        let rows = known_hosts.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 2));
-        assert_eq!(board.note(&place("nowhere"), &primary(7, 3, 1), Instant::now()), []);
-        board.note(&place("a"), &primary(7, 1, 100), Instant::now());
+        assert_eq!(known_hosts.note(&place("nowhere"), &primary(7, 3, 1), Instant::now()), []);
+        known_hosts.note(&place("a"), &primary(7, 1, 100), Instant::now());
         assert_eq!(
-            board.configure(vec![entry("app", &["a", "b"])]),
+            known_hosts.configure(vec![entry("app", &["a", "b"])]),
             [("more".to_owned(), None), ("app".to_owned(), found)]
         );
         let down = Seen::Unanswered(Unanswered::Down("refused".into()));
         let older = Some(ProbedPrimary { system: 7, timeline: 1 });
         assert_eq!(
-            board.note(&place("b"), &down, Instant::now()),
+            known_hosts.note(&place("b"), &down, Instant::now()),
             [("app".to_owned(), older)],
             "as far as is known now"
         );
@@ -367,27 +367,31 @@ mod tests {
 
     #[test]
     fn a_server_of_another_cluster_is_named() {
-        let mut board = board();
-        board.note(&place("a"), &primary(7, 1, 100), Instant::now());
-        board.note(&place("b"), &standby(8, 100), Instant::now());
-        let row = host(&board, "app", "b");
+        let mut known_hosts = known_hosts();
+        known_hosts.note(&place("a"), &primary(7, 1, 100), Instant::now());
+        known_hosts.note(&place("b"), &standby(8, 100), Instant::now());
+        let row = host(&known_hosts, "app", "b");
         assert_eq!((row.role, row.seen_us), (HostRole::Unknown, 0));
         assert_eq!(row.error.unwrap().message, "its system identifier is 8 and that of the others is 7");
-        board.note(&place("c"), &standby(8, 100), Instant::now());
-        assert_eq!(host(&board, "more", "b").role, HostRole::Standby, "there it is one of two");
+        known_hosts.note(&place("c"), &standby(8, 100), Instant::now());
+        assert_eq!(host(&known_hosts, "more", "b").role, HostRole::Standby, "there it is one of two");
     }
 
     #[test]
     fn who_may_not_ask_knows_nothing_and_who_cannot_knows_that_it_is_down() {
-        let mut board = board();
-        board.note(&place("a"), &Seen::Unanswered(Unanswered::Refused("password".into())), Instant::now());
-        let row = host(&board, "app", "a");
+        let mut known_hosts = known_hosts();
+        known_hosts.note(
+            &place("a"),
+            &Seen::Unanswered(Unanswered::Refused("password".into())),
+            Instant::now(),
+        );
+        let row = host(&known_hosts, "app", "a");
         assert_eq!(
             (row.role, row.seen_us, row.error.unwrap().message),
             (HostRole::Unknown, 0, "password".into())
         );
-        board.note(&place("a"), &Seen::Unanswered(Unanswered::Down("refused".into())), Instant::now());
-        let row = host(&board, "app", "a");
+        known_hosts.note(&place("a"), &Seen::Unanswered(Unanswered::Down("refused".into())), Instant::now());
+        let row = host(&known_hosts, "app", "a");
         assert_eq!(
             (row.role, row.seen_us > 0, row.error.unwrap().message),
             (HostRole::Down, true, "refused".into())
@@ -396,49 +400,49 @@ mod tests {
 
     #[test]
     fn a_state_lasts_since_it_began() {
-        let (mut board, now) = (board(), Instant::now());
-        board.note_at(&place("a"), &standby(7, 1), (now, 5));
-        board.note_at(&place("a"), &standby(7, 2), (now, 9));
-        let row = host(&board, "app", "a");
+        let (mut known_hosts, now) = (known_hosts(), Instant::now());
+        known_hosts.note_at(&place("a"), &standby(7, 1), (now, 5));
+        known_hosts.note_at(&place("a"), &standby(7, 2), (now, 9));
+        let row = host(&known_hosts, "app", "a");
         assert_eq!((row.since_us, row.seen_us, row.lsn), (5, 9, Some(2)));
-        board.configure(vec![entry("app", &["b", "a"])]);
-        assert_eq!(host(&board, "app", "a").since_us, 5, "it stays over RELOAD");
-        board.note_at(&place("a"), &primary(7, 2, 3), (now, 11));
-        assert_eq!(host(&board, "app", "a").since_us, 11);
+        known_hosts.configure(vec![entry("app", &["b", "a"])]);
+        assert_eq!(host(&known_hosts, "app", "a").since_us, 5, "it stays over RELOAD");
+        known_hosts.note_at(&place("a"), &primary(7, 2, 3), (now, 11));
+        assert_eq!(host(&known_hosts, "app", "a").since_us, 11);
     }
 
     #[test]
     fn lag_is_measured_from_the_first_position_that_is_missing() {
-        let (mut board, begun) = (board(), Instant::now());
+        let (mut known_hosts, begun) = (known_hosts(), Instant::now());
         let at = |ms: u64| (begun + Duration::from_millis(ms), ms);
-        let lag = |board: &Board, ms: u64| {
-            let rows = board.rows_at(begun + Duration::from_millis(ms));
+        let lag = |known_hosts: &KnownHosts, ms: u64| {
+            let rows = known_hosts.rows_at(begun + Duration::from_millis(ms));
             rows[0].hosts[1].lag.map(|lag| (lag.bytes, lag.time_us / MS))
         };
-        board.note_at(&place("b"), &standby(7, 100), at(0));
-        assert_eq!(lag(&board, 0), None);
+        known_hosts.note_at(&place("b"), &standby(7, 100), at(0));
+        assert_eq!(lag(&known_hosts, 0), None);
         for (lsn, ms) in [(100, 0), (300, 100), (500, 200)] {
-            board.note_at(&place("a"), &primary(7, 1, lsn), at(ms));
+            known_hosts.note_at(&place("a"), &primary(7, 1, lsn), at(ms));
         }
-        board.note_at(&place("b"), &standby(7, 100), at(240));
-        assert_eq!(lag(&board, 250), Some((400, 150)));
-        board.note_at(&place("b"), &standby(7, 300), at(250));
-        assert_eq!(lag(&board, 260), Some((200, 60)));
-        board.note_at(&place("b"), &standby(7, 500), at(250));
-        assert_eq!(lag(&board, 260), Some((0, 0)));
-        board.note_at(&place("a"), &primary(7, 1, 900), at(300));
-        assert_eq!(lag(&board, 1300), Some((0, 0)), "what was written since it answered is none yet");
+        known_hosts.note_at(&place("b"), &standby(7, 100), at(240));
+        assert_eq!(lag(&known_hosts, 250), Some((400, 150)));
+        known_hosts.note_at(&place("b"), &standby(7, 300), at(250));
+        assert_eq!(lag(&known_hosts, 260), Some((200, 60)));
+        known_hosts.note_at(&place("b"), &standby(7, 500), at(250));
+        assert_eq!(lag(&known_hosts, 260), Some((0, 0)));
+        known_hosts.note_at(&place("a"), &primary(7, 1, 900), at(300));
+        assert_eq!(lag(&known_hosts, 1300), Some((0, 0)), "what was written since it answered is none yet");
     }
 
     #[test]
     fn positions_are_those_of_the_primary_that_there_is() {
-        let (mut board, begun) = (board(), Instant::now());
+        let (mut known_hosts, begun) = (known_hosts(), Instant::now());
         let at = |ms: u64| (begun + Duration::from_millis(ms), ms);
         let mut lag_behind = |primary: &Seen, replayed: u64, ms: u64| {
-            board.note_at(&place("a"), primary, at(ms));
+            known_hosts.note_at(&place("a"), primary, at(ms));
             let Seen::Answered(Answer { system, .. }) = primary else { return None };
-            board.note_at(&place("b"), &standby(*system, replayed), at(ms));
-            board.rows_at(begun + Duration::from_millis(ms))[0].hosts[1].lag.map(|lag| lag.bytes)
+            known_hosts.note_at(&place("b"), &standby(*system, replayed), at(ms));
+            known_hosts.rows_at(begun + Duration::from_millis(ms))[0].hosts[1].lag.map(|lag| lag.bytes)
         };
         assert_eq!(lag_behind(&primary(7, 2, 900), 800, 0), Some(100));
         assert_eq!(
@@ -455,31 +459,31 @@ mod tests {
 
     #[test]
     fn a_primary_that_was_seen_before_reconnect_is_told_no_more() {
-        let (mut board, second) = (board(), Duration::from_secs(1));
+        let (mut known_hosts, second) = (known_hosts(), Duration::from_secs(1));
         let later = Instant::now() + second;
-        board.note(&place("a"), &primary(7, 1, 1), Instant::now());
-        board.note(&place("b"), &primary(7, 2, 1), Instant::now());
-        assert_eq!(board.forget(Some("app")), [("app".to_owned(), None)]);
+        known_hosts.note(&place("a"), &primary(7, 1, 1), Instant::now());
+        known_hosts.note(&place("b"), &primary(7, 2, 1), Instant::now());
+        assert_eq!(known_hosts.forget(Some("app")), [("app".to_owned(), None)]);
         let found = |timeline| Some(ProbedPrimary { system: 7, timeline });
-        let told = board.note(&place("a"), &primary(7, 1, 1), later);
+        let told = known_hosts.note(&place("a"), &primary(7, 1, 1), later);
         assert_eq!(told, [("app".to_owned(), found(1))], "the other one has not answered since");
-        assert_eq!(board.rows()[0].timeline, 2, "and is still shown");
-        let told = board.note(&place("b"), &primary(7, 2, 1), later);
+        assert_eq!(known_hosts.rows()[0].timeline, 2, "and is still shown");
+        let told = known_hosts.note(&place("b"), &primary(7, 2, 1), later);
         assert_eq!(told[0], ("app".to_owned(), found(2)), "it is still there");
-        board.configure(vec![entry("app", &["a", "b", "c"])]);
-        let told = board.note(&place("c"), &primary(7, 1, 1), later + second);
+        known_hosts.configure(vec![entry("app", &["a", "b", "c"])]);
+        let told = known_hosts.note(&place("c"), &primary(7, 1, 1), later + second);
         assert_eq!(told, [("app".to_owned(), found(2))]);
     }
 
     #[test]
     fn one_server_of_another_cluster_hides_none_of_the_others() {
-        let mut board = Board::default();
-        board.configure(vec![entry("app", &["a", "b", "c"])]);
-        board.note(&place("a"), &primary(7, 1, 1), Instant::now());
-        board.note(&place("b"), &standby(7, 1), Instant::now());
-        let told = board.note(&place("c"), &primary(8, 9, 1), Instant::now());
+        let mut known_hosts = KnownHosts::default();
+        known_hosts.configure(vec![entry("app", &["a", "b", "c"])]);
+        known_hosts.note(&place("a"), &primary(7, 1, 1), Instant::now());
+        known_hosts.note(&place("b"), &standby(7, 1), Instant::now());
+        let told = known_hosts.note(&place("c"), &primary(8, 9, 1), Instant::now());
         assert_eq!(told[0].1, Some(ProbedPrimary { system: 7, timeline: 1 }));
-        let rows = board.rows();
+        let rows = known_hosts.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 1));
         let errors: Vec<_> = rows[0].hosts.iter().map(|host| host.error.is_some()).collect();
         assert_eq!(errors, [false, false, true]);
