@@ -39,7 +39,7 @@ demo-fleet: ## five nodes that share a limit by way of etcd: one is killed, one 
 test: ## every test; installs what it needs and ends with one line: N passed, N failed, N skipped
 	@python3 scripts/run-tests
 
-test-all: ## the same on both I/O drivers, on two versions of PostgreSQL and on the release build, as CI does
+test-all: ## the same on both I/O drivers, on two versions of PostgreSQL and on the release build, and the fuzzers; hours
 	@WEIR_ALL=1 python3 scripts/run-tests
 
 bench: ## Weir, PgBouncer and no pooler, side by side
