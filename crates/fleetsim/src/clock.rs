@@ -1,6 +1,6 @@
 //! Monotonic clocks that run at different rates and begin anywhere.
 
-/// A clock: `offset` at the true time 0, and so many microseconds more than it should in a second.
+/// A clock: `offset` at the true time 0, and its drift in microseconds per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     pub(crate) offset_us: u64,

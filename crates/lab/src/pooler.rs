@@ -70,7 +70,7 @@ pub struct Invocation<'a> {
     pub tls: Option<&'a Arc<ClientConfig>>,
     /// Variables of its environment, beside what the lab itself has.
     pub environment: Vec<(&'a str, PathBuf)>,
-    /// To so many standbys it is to send reads before it counts as ready.
+    /// The number of standbys to which it sends reads before it counts as ready.
     pub standbys: usize,
 }
 
@@ -120,7 +120,7 @@ impl Pooler {
             let said = process::tail(&console, process::LAST_WORDS);
             return Err(LabError::program(
                 plan.name,
-                format!("nobody can log in after 20 s: {refusal}\n  {said}"),
+                format!("no client can log in after 20 s: {refusal}\n  {said}"),
             ));
         }
         let splits =

@@ -84,7 +84,7 @@ impl TrackedConnection {
 pub(crate) struct ConnectionLimits {
     entries: HashMap<u64, Arc<TrackedConnection>>,
     next: u64,
-    /// So many in all; half of them may be without authentication.
+    /// The limit of all; half of them may be without authentication.
     most: usize,
 }
 

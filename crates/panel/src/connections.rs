@@ -15,7 +15,7 @@ use crate::access::login::network;
 use crate::connection::{self, Draining, RemoteAddress};
 use crate::connection_limits::ConnectionLimits;
 
-/// At most so many connections, and at most the fourth part of the process's descriptors: the rest is for clients and servers. As
+/// The most connections, and at most the fourth part of the process's descriptors: the rest is for clients and servers. As
 /// many further ones at once may be leaving.
 const MAX_CONNECTIONS: usize = 512;
 

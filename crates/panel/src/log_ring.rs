@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many lines are kept.
+/// The number of lines that are kept.
 const MAX_LINES: usize = 1_000;
 
 /// Readers that may follow it at once.

@@ -21,7 +21,7 @@ use crate::time::now_us;
 /// Seconds between two samples.
 const STEP: u64 = 10;
 
-/// So many samples are kept.
+/// The number of samples that are kept.
 const STEPS: u64 = 360;
 
 /// Names of the series, in the order of [`TrendPoint::numbers`].

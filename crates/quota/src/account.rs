@@ -117,7 +117,7 @@ impl Usage {
         (self.limit.grace_s > 0).then(|| since_s.saturating_add(self.limit.grace_s))
     }
 
-    /// The wall clock was set by so many seconds: the grace clock goes on where it is.
+    /// The wall clock was set by this many seconds: the grace clock goes on where it is.
     pub(crate) fn clock_was_set(&mut self, by_s: i64) {
         if let Some(since_s) = &mut self.over_since_s {
             *since_s = since_s.saturating_add_signed(by_s);

@@ -16,7 +16,7 @@ use crate::row::QuotaRow;
 use crate::rules::Rules;
 use crate::subject::{Subject, SubjectKind};
 
-/// So many subjects that only a default limits have accounts; further ones are not limited, so that names that clients choose do not fill the memory.
+/// The most accounts of subjects that only a default limits; further ones are not limited, so that names that clients choose do not fill the memory.
 const MOST_UNNAMED: usize = 65_536;
 
 /// A subject stands otherwise than before.

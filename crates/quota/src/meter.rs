@@ -35,7 +35,7 @@ pub enum StorageStanding {
 pub struct Meter {
     subject: Subject,
     connections: AtomicU32,
-    /// So many connections are allowed; 0 is any number.
+    /// The number of connections that are allowed; 0 is any number.
     connections_most: AtomicU32,
     /// Connections that other nodes of a fleet have.
     connections_external: AtomicU32,

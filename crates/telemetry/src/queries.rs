@@ -54,7 +54,7 @@ impl QueryStats {
         self.since_us.get_or_insert(now_us);
     }
 
-    /// The duration that so many of a thousand stayed below, in microseconds. Buckets are wide: never more than the longest run.
+    /// The duration that this many of a thousand stayed below, in microseconds. Buckets are wide: never more than the longest run.
     #[must_use]
     pub fn quantile_us(&self, per_mille: u64) -> Option<u64> {
         self.times.quantile_us(per_mille).map(|us| us.min(self.max_us))

@@ -40,7 +40,7 @@ pub(crate) struct Ledger {
     config: Option<Division>,
     /// Of the last configuration, less `suspects`: other nodes count with it when this one has no pool any more.
     floor: u32,
-    /// So many connections of the floor may be open that are of a process that is gone (`floors`).
+    /// The connections of the floor that may be open and are of a process that is gone (`floors`).
     suspects: u32,
 
     known: Known,
@@ -62,7 +62,7 @@ pub(crate) struct Ledger {
     stale_until_us: Option<u64>,
 
     usage: Usage,
-    /// At most so many connections above the floor are open: an upper bound.
+    /// An upper bound of the open connections above the floor.
     excess: u32,
     /// Fewer slots than `usable` are allowed, so that the others can be given back.
     limit_to: Option<u32>,

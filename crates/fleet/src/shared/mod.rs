@@ -18,11 +18,11 @@ use text::{Contents, MOST_BYTES, MOST_FIGURES, MOST_NAME_BYTES};
 const NAME: &str = "usage";
 /// Between two writes of what others should know soon, and of what they need not.
 const WRITE_US: (u64, u64) = (1_000_000, 10_000_000);
-/// Long objects are written less often: so many bytes in a second, so that the history that etcd keeps of them stays small.
+/// Long objects are written less often: this many bytes in a second, so that the history that etcd keeps of them stays small.
 const BYTES_A_SECOND: u64 = 16 * 1_024;
 /// After a write that was not answered, or that met another one.
 const RETRY_US: u64 = 1_000_000;
-/// After so many of these in a row everything is read again.
+/// After this many of these in a row everything is read again.
 const MOST_CONFLICTS: u32 = 5;
 /// Objects that are known.
 const MOST_OBJECTS: usize = 1_024;

@@ -86,7 +86,7 @@ fn write_figure(name: &UsageName, amount: u64, text: &mut String) {
     text.push('\n');
 }
 
-/// So many bytes a figure has in the object.
+/// The bytes of a figure in the object.
 pub(super) fn length(name: &UsageName, amount: u64) -> usize {
     let mut text = String::new();
     write_figure(name, amount, &mut text);

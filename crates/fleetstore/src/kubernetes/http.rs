@@ -41,7 +41,7 @@ const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(5);
 /// … so often …
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// … and is lost after so many probes without an answer.
+/// … and is lost after this many probes without an answer.
 const KEEP_ALIVE_PROBES: u32 = 3;
 
 type Sender = SendRequest<Full<Bytes>>;

@@ -299,7 +299,7 @@ mod tests {
         assert!(advice.of("weir", "reads", 150).is_some() && advice.of("direct", "reads", 150).is_none());
     }
 
-    /// Its writes served by the primary, so many of a hundred of its reads by two standbys.
+    /// Its writes served by the primary, this percentage of its reads by two standbys.
     fn split(percent: u64) -> Experiment {
         let mut experiment = sample::experiment();
         experiment.server.standbys = vec!["b:5432".to_owned(), "c:5432".to_owned()];

@@ -15,7 +15,7 @@ const SEED: u64 = 0xad71_5e5e_ed01;
 /// Fewer sizes than the law has numbers, and one to check them by.
 pub(crate) const FEWEST_SIZES: usize = 4;
 
-/// Of so many sizes one round has no free rests, and two have [`FEWEST_FREE`].
+/// With this many sizes one round has no free rests, and two have [`FEWEST_FREE`].
 pub(crate) const FEWEST_ROUNDS: u32 = 2;
 
 /// Fewer free rests than this do not tell how far runs scatter.

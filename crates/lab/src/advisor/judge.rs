@@ -92,7 +92,7 @@ pub enum Doubt {
     TooFewRounds,
     /// The law misses the sizes by this on the square average.
     PoorFit(f64),
-    /// Throughput still rises at the largest size, of which so many connections could be in use.
+    /// Throughput still rises at the largest size, of which this many connections could be in use.
     PeakAbove {
         /// The largest size that was tried.
         largest: u32,

@@ -106,7 +106,7 @@ pub struct Common {
     /// Server connections that other pools need
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "The method")]
     pub other_pools: u32,
-    /// Log sums over so many seconds instead of every transaction: less to write, no percentiles
+    /// Log sums over this many seconds instead of every transaction: less to write, no percentiles
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3_600), help_heading = "The method")]
     pub aggregate_interval: Option<u32>,
     /// Short runs on a small database: less than five minutes for a sweep
@@ -206,7 +206,7 @@ impl Common {
         self.through.iter().map(one).collect()
     }
 
-    /// Weir with a pool that sizes itself, which may look for a size for so many seconds before a run.
+    /// Weir with a pool that sizes itself, which may take this many seconds to find a size before a run.
     pub(super) fn self_sized(&self, settle_s: Option<u32>) -> Result<SelfSized> {
         let usage = |words: &str| Err(LabError::Usage(words.to_owned()));
         if self.no_weir {

@@ -17,7 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::load::{self, Asked, Event, Generator, Job, RawFiles, Span};
 use crate::record::{Ended, Experiment, FORMAT, MachineRecord, Plan, Point, RawKind, Run, WorkloadRecord};
 
-/// So many failed runs in a row end the experiment.
+/// This many failed runs in a row end the experiment.
 const FAILURES_IN_A_ROW: u32 = 3;
 
 /// How often a number of clients is lowered until the server lets all of them in.
@@ -171,7 +171,7 @@ impl<'a> Rounds<'a> {
                 _ => return self.count_failure(&ended),
             }
         }
-        self.count_failure(&Ended::Failed("nobody was let in".to_owned()))
+        self.count_failure(&Ended::Failed("no client was admitted".to_owned()))
     }
 
     /// How many clients of such a point are refused, as far as an earlier run has shown who is let in.
@@ -260,7 +260,7 @@ impl<'a> Rounds<'a> {
         Ok(run)
     }
 
-    /// The load for so many seconds that count for nothing: the pool finds its size.
+    /// The load for this many seconds that count for nothing: the pool finds its size.
     fn settle(&self, job: &Job<'_>, seconds: u32, news: &mut ProgressReporter) -> Result<()> {
         news.remark(&format!("{seconds} s in which the pool finds its size"));
         let directory = job.directory.join("settling");

@@ -65,12 +65,12 @@ pub struct Span {
     pub warm_up_s: u32,
     /// Seconds that count.
     pub seconds: u32,
-    /// So many transactions of each client in place of seconds: then all of them count.
+    /// Transactions of each client in place of seconds: then all of them count.
     pub transactions: Option<u32>,
 }
 
 impl Span {
-    /// So many seconds behind a warm-up.
+    /// Seconds, behind a warm-up.
     #[must_use]
     pub fn seconds(warm_up_s: u32, seconds: u32) -> Self {
         Self { warm_up_s, seconds, transactions: None }

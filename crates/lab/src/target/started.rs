@@ -12,7 +12,7 @@ use super::{Address, Secret};
 /// How large the one pool of a started pooler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolSizing {
-    /// So many server connections.
+    /// This many server connections.
     Fixed(u32),
     /// What it finds itself (`pool_size = auto`), between the two.
     Auto {

@@ -14,11 +14,11 @@ use crate::live::{LiveSample, LiveSampler};
 use crate::pool_service::PoolService;
 use crate::time::now_us;
 
-/// Servers that are down are checked every so many samples, budgets at every tenth of these checks.
+/// Servers that are down are checked once in this many samples, budgets at every tenth of these checks.
 const SAMPLES: u32 = 3;
 const BUDGET_LOOKS: u32 = 10;
 
-/// Errors are averaged over so many samples.
+/// Errors are averaged over this many samples.
 const ERROR_SAMPLES: usize = 10;
 
 /// Recent errors a second, by database.

@@ -21,10 +21,10 @@ use crate::time::us_rfc3339;
 /// A condition is over when it has not held for so long.
 const CLEAR_AFTER_US: u64 = 10_000_000;
 
-/// So many alerts hold at once; further ones are left out.
+/// The most alerts at once; further ones are left out.
 const MAX_ACTIVE: usize = 1_000;
 
-/// So many that are over are remembered.
+/// The number of past alerts that are kept.
 const MAX_CLEARED: usize = 200;
 
 /// Alerts that wait for the webhook; the oldest is dropped for a further one.

@@ -1,5 +1,5 @@
 //! The past of figures that are looked at again and again, by key: the last one of each step of time.
-//! Owns how much is kept: so many points of each step, of so many keys. Never knows what the figures are.
+//! Owns how much is kept: the number of points of each step, and of keys. Never knows what the figures are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ pub(super) type Tier = (u64, usize);
 /// The clock may go back by so much without the past being another one.
 const CLOCK_STEP: u64 = 60;
 
-/// A key without figures for so many seconds makes room for another.
+/// A key without figures for this many seconds makes room for another.
 const IDLE: u64 = 600;
 
 /// The figures of all keys.

@@ -25,7 +25,7 @@ pub(crate) use quota_usage::UsageKey;
 /// How often sizes are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Usage is looked at every so many times.
+/// Usage is read once in this many samples.
 const USAGE_EVERY: u64 = 10;
 
 /// The past of both.

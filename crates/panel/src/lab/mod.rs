@@ -30,7 +30,7 @@ pub(crate) use start_run::{RunKind, StartRun};
 /// Runs that are kept; a further one replaces the oldest and its files.
 const MAX_RUNS: usize = 20;
 
-/// So many lines of a run are kept, the newest; the rest is in its result.
+/// The lines of a run that are kept, the newest; the rest is in its result.
 const MAX_LINES: usize = 5_000;
 
 /// Every run, the newest first.

@@ -369,7 +369,7 @@ mod tests {
         assert!(!last(&history, Some("app"), 1).series.contains_key("errors.none"));
     }
 
-    /// So many seconds of a database whose rate is the second's number.
+    /// This many seconds of a database whose rate is the second's number.
     fn over(seconds: std::ops::Range<u32>) -> History {
         let mut history = History::default();
         for second in seconds {

@@ -10,7 +10,7 @@ use crate::live::history::SpanRows;
 use crate::live::hosts::{HostPoint, HostState};
 use crate::time::us_rfc3339;
 
-/// So many seconds without a sample, or two steps, are a gap in what is known of a host's state.
+/// This many seconds without a sample, or two steps, are a gap in what is known of a host's state.
 const GAP_SECONDS: u64 = 10;
 
 /// A span of the history of an entry's hosts.

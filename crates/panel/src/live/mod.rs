@@ -131,7 +131,7 @@ async fn query_views(
     };
     let hosts = async {
         let mut entries = config.databases.values().chain(&config.fallback);
-        if entries.any(|entry| entry.read_write_split || entry.patroni().is_some()) {
+        if entries.any(|entry| entry.has_roles()) {
             control_client.show(HOSTS).await
         } else {
             Ok(ViewTable::default())

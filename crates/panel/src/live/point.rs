@@ -12,7 +12,7 @@ use crate::live::sample::{DatabaseSample, LiveSample, PoolSample, Quantiles};
 /// Databases that are kept of each second, the first by name.
 pub(super) const DATABASES: usize = 500;
 
-/// So many codes of a database are kept of a step.
+/// The codes of a database that are kept of a step.
 const MAX_CODES: usize = 16;
 
 /// The series of the process.

@@ -79,7 +79,7 @@ fn gauge<'a>(name: &'a str, unit: MetricUnit, help: &'a str) -> Family<'a> {
 
 pub(super) fn write(page: &mut dyn MetricWriter, tables: &MetricTables, config: &Config, version: &str) {
     let none = MetricUnit::Number("");
-    page.single(&gauge("pgbouncer.up", none, "1: whoever answers is up.").alias(), 1.0);
+    page.single(&gauge("pgbouncer.up", none, "1: a process that answers is up.").alias(), 1.0);
     let help = "Always 1; the version is the label.";
     for family in [gauge("pgbouncer.version_info", none, help).alias(), gauge("weir.build_info", none, help)]
     {

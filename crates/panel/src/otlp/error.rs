@@ -14,7 +14,7 @@ use httpclient::PostError;
 /// A different error than the one that was logged is logged after this at the earliest.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Of a collector's message, so many bytes are logged.
+/// The bytes of a collector's message that are logged.
 const MAX_MESSAGE_BYTES: usize = 200;
 
 /// Why metrics have not arrived.

@@ -25,7 +25,7 @@ use crate::routes::Routes;
 use crate::routes::audit::all_marks;
 use crate::audit_trail::{AuditTrail, Mark};
 
-/// A stream ends after so many samples; browsers reconnect by themselves.
+/// A stream ends after this many samples; browsers reconnect by themselves.
 const SAMPLES: u32 = 900;
 
 pub(crate) fn routes() -> Routes {

@@ -197,7 +197,7 @@ impl Chart {
         Ok(plot)
     }
 
-    /// The named places that have room for their names, from left to right, in so many pixels.
+    /// The named places that have room for their names, from left to right, in this many pixels.
     fn keys(&self, pixels: f64) -> Vec<f64> {
         let (left, right) = self.span();
         let room = TICK * (right - left) / pixels;
@@ -353,7 +353,7 @@ fn soft<'a>(size: u32) -> TextStyle<'a> {
     (FAMILY, size).into_font().transform(FontTransform::None).color(&SOFT).into_text_style(&WIDE)
 }
 
-/// The words of a title in rows of at most so many pixels.
+/// The words of a title in rows of at most this many pixels.
 fn rows(title: &str, room: i32) -> Vec<String> {
     let mut rows: Vec<String> = vec![String::new()];
     for word in title.split(' ') {
