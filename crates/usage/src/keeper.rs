@@ -1,14 +1,15 @@
-//! What the thread does: ticks the accounts, and keeps the file of usage.
+//! Keeps the file of usage.
 //!
 //! Owns the state of that file: waited for, open, handed over. What could not be stored stays in the accounts and is stored later; nothing here ever makes a process wait.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use quota::{Book, Verdict};
+use quota::Book;
 use settings::{Config, quotas_path};
 use telemetry::{Level, Record};
 
+use crate::judge::Judge;
 use crate::late::{Absorbed, Late};
 use crate::names::with_ending;
 use crate::store::{Opened, Store};
@@ -19,9 +20,6 @@ const WRITE_US: u64 = 900_000;
 
 /// Between two tries to open a file that cannot be opened.
 const RETRY_US: u64 = 5_000_000;
-
-/// So many lines about subjects are logged at a tick.
-const MOST_LINES: usize = 50;
 
 /// The file of usage.
 enum File {
@@ -36,7 +34,7 @@ enum File {
 }
 
 pub(crate) struct Keeper {
-    book: Arc<Mutex<Book>>,
+    judge: Judge,
     clocks: Clocks,
     log: Log,
     path: Option<PathBuf>,
@@ -51,10 +49,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(book: Arc<Mutex<Book>>, clocks: Clocks, log: Log) -> Keeper {
+    pub(crate) fn new(judge: Judge, clocks: Clocks, log: Log) -> Keeper {
         let token = format!("{}-{}", std::process::id(), (clocks.monotonic_us)());
         Keeper {
-            book,
+            judge,
             clocks,
             log,
             path: None,
@@ -73,9 +71,6 @@ impl Keeper {
     }
 
     pub(crate) fn configure(&mut self, config: &Config) {
-        let is_shared = config.global.fleet.is_some() && config.global.fleet_limits.quotas;
-        self.book().set_shared(is_shared);
-        self.book().set_rules(&config.quotas);
         let path = quotas_path(&config.global).filter(|_| !config.quotas.is_empty());
         let path = path.map(|path| with_ending(Path::new(path), "usage"));
         if path == self.path {
@@ -96,7 +91,7 @@ impl Keeper {
     /// Another process has taken over: it gets the file with all that was counted up to now.
     pub(crate) fn hand_over(&mut self) {
         self.is_handed_over = true;
-        self.look();
+        self.judge.look();
         self.open_awaited();
         self.close();
         self.file = self.late();
@@ -120,23 +115,23 @@ impl Keeper {
 
     /// The process ends.
     pub(crate) fn end(&mut self) {
-        self.look();
+        self.judge.look();
         self.open_awaited();
         self.close();
     }
 
-    /// Collects what was counted, and stores it if it is time.
+    /// Stores what was counted up to now, if it is time.
     pub(crate) fn tick(&mut self) {
         if !self.has_work() {
             return;
         }
-        self.look();
         let now_us = (self.clocks.monotonic_us)();
         if matches!(self.file, File::Awaited { from_us } if now_us >= from_us) {
             self.open(now_us);
         }
         if now_us.saturating_sub(self.written_us) >= WRITE_US {
             self.written_us = now_us;
+            self.judge.look();
             self.absorb();
             self.write();
         }
@@ -149,28 +144,14 @@ impl Keeper {
         }
     }
 
-    fn look(&mut self) {
-        let changes = self.book().tick(self.clocks.now());
-        for change in changes.iter().take(MOST_LINES) {
-            let level = if change.verdict == Verdict::Within { Level::Log } else { Level::Warning };
-            (self.log)(Record::new(level, change.text()));
-        }
-        if let Some(more @ 1..) = changes.len().checked_sub(MOST_LINES) {
-            (self.log)(Record::new(
-                Level::Warning,
-                format!("quotas: {more} more have changed; SHOW QUOTAS has them"),
-            ));
-        }
-    }
-
     fn open(&mut self, now_us: u64) {
         let Some(path) = self.path.clone() else { return };
         let name = path.display().to_string();
         self.file = match Store::open(&path) {
             Opened::Yes(store, stored) => {
                 if !std::mem::replace(&mut self.is_restored, true) {
-                    let now = self.clocks.now();
-                    self.book().restore(&stored.usage, now);
+                    let mut book = self.book();
+                    book.restore(&stored.usage, self.clocks.now());
                 }
                 self.recovered(&name);
                 File::Open { store, absorbed: stored.absorbed }
@@ -202,11 +183,13 @@ impl Keeper {
 
     /// Adds what processes have counted since they were taken over.
     fn absorb(&mut self) {
-        let (Some(path), now) = (self.path.clone(), self.clocks.now()) else { return };
+        let Some(path) = self.path.clone() else { return };
         let File::Open { absorbed, .. } = &mut self.file else { return };
         let found = absorbed.take(&path);
         if !found.is_empty() {
-            self.book().absorb(&found, now);
+            // The time as it is now: the accounts go on while files are read.
+            let mut book = self.book();
+            book.absorb(&found, self.clocks.now());
         }
     }
 
@@ -281,7 +264,7 @@ impl Keeper {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.judge.book()
     }
 }
 
