@@ -34,6 +34,10 @@ uses(kind, oid, used_kind, used) AS MATERIALIZED (
   UNION ALL SELECT 't', t.oid, 't', x.oid FROM pg_catalog.pg_type t, LATERAL pg_catalog.unnest(ARRAY[t.typbasetype, t.typelem]) x(oid) WHERE t.oid >= 16384 AND x.oid >= 16384
   UNION ALL SELECT 't', t.oid, 'r', t.typrelid FROM pg_catalog.pg_type t WHERE t.typrelid >= 16384
   UNION ALL SELECT 't', t.oid, 't', r.rngsubtype FROM pg_catalog.pg_range r, LATERAL pg_catalog.unnest(ARRAY[r.rngtypid, r.rngmultitypid]) t(oid) WHERE r.rngsubtype >= 16384),
+-- Those that read a text may make a time of it.
+casts(oid, context, target) AS MATERIALIZED (
+  SELECT c.oid, c.castcontext, c.casttarget FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_type t ON t.oid = c.casttarget WHERE c.oid >= 16384
+    AND (c.castfunc >= 16384 AND c.castfunc = ANY(SELECT u.oid FROM unsafe u) OR c.castmethod = 'i' AND (t.oid >= 16384 OR t.typcategory = ANY('{D,R}'::pg_catalog."char"[])))),
 bad(kind, oid) AS (
   (SELECT 'r', k.oid FROM pg_catalog.pg_class k WHERE k.oid >= 16384 AND (k.relpersistence <> 'p' AND k.relkind = ANY('{r,p,v,m,f,S}'::pg_catalog."char"[]) OR k.relkind = ANY('{f,S,m}'::pg_catalog."char"[])
     OR k.relkind = 'r' AND k.relam <> ALL(SELECT a.oid FROM pg_catalog.pg_am a WHERE a.amname = 'heap'))
@@ -48,22 +52,26 @@ bad(kind, oid) AS (
       WHERE m.found[2]::pg_catalog.oid >= 16384 OR m.found[2]::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u))
   UNION ALL SELECT u.kind, u.oid FROM used u WHERE u.used_kind = 'f'
   UNION ALL SELECT 'o', o.oid FROM pg_catalog.pg_operator o WHERE o.oid >= 16384 AND o.oprcode::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u)
-  UNION ALL SELECT 't', t.oid FROM pg_catalog.pg_type t, LATERAL pg_catalog.unnest(ARRAY[t.typinput, t.typoutput]) x(oid)
-    WHERE t.oid >= 16384 AND x.oid::pg_catalog.oid >= 16384 AND x.oid::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u))
-  UNION SELECT u.kind, u.oid FROM bad b JOIN uses u ON u.used_kind = b.kind AND u.used = b.oid),
-casts(oid, context, target) AS (
-  SELECT c.oid, c.castcontext, c.casttarget FROM pg_catalog.pg_cast c WHERE c.oid >= 16384 AND c.castfunc >= 16384 AND c.castfunc = ANY(SELECT u.oid FROM unsafe u))
+  UNION ALL SELECT 't', t.oid FROM pg_catalog.pg_type t, LATERAL pg_catalog.unnest(ARRAY[t.typinput, t.typoutput, t.typreceive, t.typsend]) x(oid)
+    WHERE t.oid >= 16384 AND x.oid::pg_catalog.oid >= 16384 AND x.oid::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u)
+  UNION ALL SELECT 't', c.target FROM casts c WHERE c.context <> 'i' AND c.target >= 16384)
+  UNION SELECT u.kind, u.oid FROM bad b JOIN uses u ON u.used_kind = b.kind AND u.used = b.oid)
 SELECT 'n', k.relname::pg_catalog.text, NULL::pg_catalog.text FROM bad b JOIN pg_catalog.pg_class k ON k.oid = b.oid WHERE b.kind = 'r'
 UNION ALL SELECT 'n', t.typname::pg_catalog.text, NULL FROM bad b JOIN pg_catalog.pg_type t ON t.oid = b.oid WHERE b.kind = 't'
-UNION ALL SELECT 'n', t.typname::pg_catalog.text, NULL FROM casts c JOIN pg_catalog.pg_type t ON t.oid = c.target WHERE c.context <> 'i' AND c.target >= 16384
--- Functions that a text calls without showing it is another one than the built-in of that name, or by the notation of a column.
+-- Types that a text may take for the built-in ones of that name, or by which it may make a time of a value in the notation of a column.
+UNION ALL SELECT 'n', t.typname::pg_catalog.text, NULL FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class k ON k.oid = t.typrelid
+  WHERE t.oid >= 16384 AND (k.oid IS NULL OR k.relkind = 'c') AND (t.typtype = 'd' AND t.typcategory = ANY('{A,C,D,R}'::pg_catalog."char"[]) OR t.typtype = ANY('{r,m}'::pg_catalog."char"[])
+    OR EXISTS (SELECT FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.oid >= 16384 AND e.typcategory = ANY('{D,R}'::pg_catalog."char"[]))
+    OR EXISTS (SELECT FROM pg_catalog.pg_type b WHERE b.oid < 16384 AND b.typname = t.typname)
+    OR t.typname = ANY('{bigint,boolean,character,dec,decimal,double,float,int,integer,national,nchar,real,smallint,varchar}'::pg_catalog.name[]))
+-- Functions that a text calls without showing that it calls a user's: by the notation of a column, or by a name that is a built-in's or a keyword.
 UNION ALL SELECT DISTINCT 'n', p.proname::pg_catalog.text, NULL FROM pg_catalog.pg_proc p WHERE p.oid >= 16384 AND p.prokind <> 'p' AND p.oid = ANY(SELECT u.oid FROM unsafe u)
   AND p.prorettype <> ALL('{pg_catalog.trigger,pg_catalog.event_trigger}'::pg_catalog.regtype[]::pg_catalog.oid[])
-  AND (EXISTS (SELECT FROM pg_catalog.pg_proc g WHERE g.oid < 16384 AND g.proname = p.proname)
-    OR p.pronargs > 0 AND p.pronargs - p.pronargdefaults <= 1 AND EXISTS (SELECT FROM pg_catalog.pg_type t WHERE t.oid = p.proargtypes[0] AND t.typtype = ANY('{c,d,p}'::pg_catalog."char"[])))
 UNION ALL SELECT 'o', o.oprname::pg_catalog.text, NULL FROM bad b JOIN pg_catalog.pg_operator o ON o.oid = b.oid WHERE b.kind = 'o'
 -- What no text shows: implicit casts, casts to types with several names, the order of values.
 UNION ALL SELECT 'e', '', NULL FROM casts c WHERE c.context = 'i' OR c.target < 16384
+UNION ALL SELECT 'e', '', NULL FROM pg_catalog.pg_amop a JOIN pg_catalog.pg_operator o ON o.oid = a.amopopr JOIN pg_catalog.pg_am m ON m.oid = a.amopmethod
+  WHERE m.amname = ANY('{btree,hash}'::pg_catalog.name[]) AND o.oid >= 16384 AND o.oprcode::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u)
 UNION ALL SELECT 'e', '', NULL FROM pg_catalog.pg_amproc a JOIN pg_catalog.pg_opfamily f ON f.oid = a.amprocfamily JOIN pg_catalog.pg_am m ON m.oid = f.opfmethod
   WHERE m.amname = ANY('{btree,hash}'::pg_catalog.name[]) AND a.amproc::pg_catalog.oid >= 16384 AND a.amproc::pg_catalog.oid = ANY(SELECT u.oid FROM unsafe u)
 UNION ALL SELECT DISTINCT 'm', k.relname::pg_catalog.text, r.relname::pg_catalog.text FROM uses u JOIN pg_catalog.pg_class k ON k.oid = u.used JOIN pg_catalog.pg_class r ON r.oid = u.oid

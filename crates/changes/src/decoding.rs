@@ -16,9 +16,6 @@ pub(crate) const MAX_NAMES: usize = 1000;
 /// Bytes before the data of an XLogData: `w`, two positions and a time.
 const DATA_HEADER_BYTES: usize = 25;
 
-/// The prefix of the messages that this crate writes to the WAL; a transaction of nothing else changes nothing.
-pub(crate) const OWN_MESSAGES: &str = "weir_cache";
-
 /// A transaction that has committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
@@ -91,13 +88,22 @@ pub(crate) struct Stream {
     open: Option<Open>,
     /// Names beyond ASCII are in UTF-8, so that they can be compared.
     is_utf8: bool,
+    /// The prefix of the messages that the follower writes to the WAL, which others do not know: a transaction of nothing else changes nothing.
+    own_messages: Box<str>,
 }
 
 impl Stream {
     /// A stream behind its CopyBothResponse; `is_utf8`: the database's encoding is UTF-8.
     #[must_use]
-    pub(crate) fn new(is_utf8: bool) -> Stream {
-        Stream { splitter: Splitter::new(), partial: Vec::new(), is_read: false, open: None, is_utf8 }
+    pub(crate) fn new(is_utf8: bool, own_messages: &str) -> Stream {
+        Stream {
+            splitter: Splitter::new(),
+            partial: Vec::new(),
+            is_read: false,
+            open: None,
+            is_utf8,
+            own_messages: own_messages.into(),
+        }
     }
 
     /// Takes bytes; appends what they say.
@@ -194,7 +200,7 @@ impl Stream {
         let open = self.open.as_mut().ok_or(StreamFault::Line)?;
         open.has_lines = true;
         if let Some(rest) = line.strip_prefix(b"message: transactional: 1 prefix: ") {
-            let rest = rest.strip_prefix(OWN_MESSAGES.as_bytes());
+            let rest = rest.strip_prefix(self.own_messages.as_bytes());
             open.is_own &= rest.is_some_and(|rest| rest.starts_with(b", sz: "));
             return Ok(());
         }
@@ -213,7 +219,7 @@ impl Stream {
 }
 
 impl Open {
-    /// None: it has written nothing but this crate's own messages.
+    /// None: it has written nothing but the follower's own messages.
     fn committed(self, end: u64) -> Option<Transaction> {
         let what = if self.is_unknown || !self.has_lines {
             Effect::Unknown

@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// What the follower's messages begin with.
+const OWN: &str = "weir_cache_7";
+
 fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![tag];
     bytes.extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
@@ -29,7 +32,7 @@ fn keepalive(position: u64, wants_reply: bool) -> Vec<u8> {
 
 fn events_in(is_utf8: bool, bytes: &[u8]) -> Result<Vec<Event>, StreamFault> {
     let mut events = Vec::new();
-    Stream::new(is_utf8).receive(bytes, &mut events).map(|()| events)
+    Stream::new(is_utf8, OWN).receive(bytes, &mut events).map(|()| events)
 }
 
 fn transactions(lines: &[&[u8]]) -> Vec<Transaction> {
@@ -108,8 +111,8 @@ fn names_beyond_ascii_are_compared_in_utf8_alone() {
 
 #[test]
 fn messages_are_no_changes_and_own_ones_not_even_transactions() {
-    let own: &[u8] = b"message: transactional: 1 prefix: weir_cache, sz: 0 content:";
-    let others: &[u8] = b"message: transactional: 1 prefix: weir_cache2, sz: 1 content:x";
+    let own: &[u8] = b"message: transactional: 1 prefix: weir_cache_7, sz: 0 content:";
+    let others: &[u8] = b"message: transactional: 1 prefix: weir_cache, sz: 1 content:x";
     assert_eq!(what(&[others]), rows(&[]));
     assert_eq!(what(&[own, b"table a.b: INSERT: x"]), rows(&["b"]));
     assert_eq!(transactions(&[b"BEGIN 7", own, b"COMMIT 7"]), []);
@@ -143,7 +146,7 @@ fn values_are_skipped_however_long_they_are_and_however_they_are_cut() {
         Event::Reached { lsn: 12, wants_reply: false },
     ];
     for size in [1, 2, 3, 7, 25, 26, 31, 4095, 4096, 4097, bytes.len()] {
-        let (mut stream, mut events) = (Stream::new(true), Vec::new());
+        let (mut stream, mut events) = (Stream::new(true, OWN), Vec::new());
         for chunk in bytes.chunks(size) {
             stream.receive(chunk, &mut events).unwrap();
             assert!(stream.partial.capacity() <= 2 * PREFIX_BYTES);

@@ -100,7 +100,7 @@ impl Primary {
         let (system, timeline) = number(0).zip(number(1)).ok_or("its answers are not PostgreSQL's")?;
         let timeline = u32::try_from(timeline).map_err(|_| "its answers are not PostgreSQL's")?;
         let place = place.clone();
-        Ok(Primary { place, questions, stream, is_utf8, system, timeline, slot: slot_name(os), os })
+        Ok(Primary { place, questions, stream, is_utf8, system, timeline, slot: unique_name(os), os })
     }
 
     /// Its name in the log.
@@ -148,15 +148,16 @@ impl Primary {
         );
         let behind = self.stream.start_stream(&start).await.map_err(explain)?;
         let news = News::new(self.system, self.timeline, Fingerprint { small: seen.small, large });
+        let own_messages = unique_name(self.os);
         let now = Instant::now();
         let mut follower = Follower {
             questions: Some(self.questions),
             connection: self.stream,
-            stream: Stream::new(self.is_utf8),
+            stream: Stream::new(self.is_utf8, &own_messages),
             events: Vec::new(),
             news,
             os: self.os,
-            texts: Texts::new(),
+            texts: Texts::new(&own_messages),
             times: Times { sample: now, catalog: now, ping: now, confirm: now, flush: now, heard: now },
         };
         follower.take(&behind)?;
@@ -187,7 +188,8 @@ fn explained(failure: Failure, target: &Target) -> String {
     format!("{failure}{advice}")
 }
 
-fn slot_name(mut system: System) -> String {
+/// A name that nothing else has.
+fn unique_name(mut system: System) -> String {
     let mut bytes = [0; 16];
     auth::Entropy::fill(&mut system, &mut bytes);
     format!("weir_cache_{:032x}", u128::from_ne_bytes(bytes))
@@ -202,12 +204,12 @@ struct Texts {
 }
 
 impl Texts {
-    fn new() -> Texts {
+    fn new(own_messages: &str) -> Texts {
         Texts {
             sampling: questions::sampling(),
             comparing: questions::comparing(),
             cataloging: questions::cataloging(),
-            flushing: questions::flush_wal(),
+            flushing: questions::flush_wal(own_messages),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::snapshot::{Snapshot, precedes};
 /// The numbers of this many transactions of a change are kept one by one.
 const MAX_XIDS: usize = 256;
 
-/// So many changes that snapshots do not see are kept apart.
+/// The number of changes that snapshots do not see that are kept apart.
 const MAX_INVISIBLE: usize = 4096;
 
 /// What changes with the catalogs.

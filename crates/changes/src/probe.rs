@@ -11,8 +11,8 @@ pub fn stream(bytes: &[u8]) {
     let (cut_by, bytes) =
         bytes.split_first().map_or((1, bytes), |(first, rest)| (usize::from(*first) + 1, rest));
     let (mut whole, mut cut) = (Vec::new(), Vec::new());
-    let outcome = Stream::new(true).receive(bytes, &mut whole);
-    let mut stream = Stream::new(true);
+    let outcome = Stream::new(true, "own").receive(bytes, &mut whole);
+    let mut stream = Stream::new(true, "own");
     let outcome_cut = bytes.chunks(cut_by).try_for_each(|chunk| stream.receive(chunk, &mut cut));
     assert_eq!((outcome, &whole), (outcome_cut, &cut));
     for event in whole {

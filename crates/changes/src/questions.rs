@@ -21,9 +21,9 @@ pub(crate) const SESSION: &str = "SET search_path = pg_catalog, pg_temp; SET def
 pub(crate) const ABILITIES: &str = "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('wal_level'), \
     pg_catalog.current_setting('server_encoding')";
 
-/// WAL is streamed when it is on disk; this brings it there. A commit, because nothing else may be asked for by any role.
-pub(crate) fn flush_wal() -> String {
-    format!("SELECT pg_catalog.pg_logical_emit_message(true, '{}', '')", crate::decoding::OWN_MESSAGES)
+/// WAL is streamed when it is on disk; this brings it there. Any role may commit a message, here with this prefix.
+pub(crate) fn flush_wal(prefix: &str) -> String {
+    format!("SELECT pg_catalog.pg_logical_emit_message(true, '{prefix}', '')")
 }
 
 /// Catalogs that are small or shared by all databases: what changes in those from another database is not streamed. The third part is what each row says.
@@ -49,16 +49,20 @@ const LARGE: &[(&str, &str)] = &[
     ("pg_type", "oid >= 16384"),
     ("pg_range", "true"),
     ("pg_enum", "true"),
-    ("pg_constraint", "contypid >= 16384"),
     ("pg_collation", "true"),
+    ("pg_conversion", "true"),
+    ("pg_amop", "amopopr >= 16384"),
+    ("pg_amproc", "amproc::pg_catalog.oid >= 16384"),
     ("pg_ts_config", "true"),
     ("pg_ts_config_map", "true"),
     ("pg_ts_dict", "true"),
 ];
 
-/// The largest, of which only the numbers of transactions are added up, which costs half of hashing them: from those of relations that a text can name.
+/// The largest, of which only the numbers of transactions are added up, which costs half of hashing them.
 const LARGEST: &[(&str, &str)] = &[
-    ("pg_class", "oid >= 16384 AND relkind = ANY('{r,p,v,m,f,c}'::pg_catalog.\"char\"[])"),
+    ("pg_class", "oid >= 16384"),
+    ("pg_constraint", "oid >= 16384"),
+    ("pg_trigger", "oid >= 16384"),
     ("pg_attribute", "attrelid >= 16384"),
 ];
 
@@ -137,6 +141,7 @@ pub(crate) fn cataloged(rows: &[Row]) -> Option<(Seen, Box<str>, Catalog)> {
         let lower = |column: usize| text(column).map(|name| name.to_ascii_lowercase().into_boxed_str());
         match text(0)? {
             "n" => _ = names.names.insert(lower(1)?),
+            "o" if sql::is_implied_operator(text(1)?) => names.everything = true,
             "o" => _ = names.operators.insert(text(1)?.into()),
             "e" => names.everything = true,
             "m" => graph.add(lower(1)?, lower(2)?),

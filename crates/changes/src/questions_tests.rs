@@ -46,7 +46,7 @@ fn the_catalog_is_read_as_a_whole_or_not_at_all() {
 
 #[test]
 fn each_name_of_the_texts_is_of_pg_catalog() {
-    for text in [sampling(), comparing(), cataloging(), flush_wal()] {
+    for text in [sampling(), comparing(), cataloging(), flush_wal("p")] {
         assert!(!text.contains("{STABLE}") && !text.contains('\\') && !text.contains("--"), "{text}");
         let rest = text.replace("pg_catalog.", "@");
         for begin in
