@@ -3,6 +3,8 @@
 
 use wire::backend::Status;
 use wire::encode::{self, Column};
+use wire::frame::Frames;
+use wire::tag::frontend as tag;
 
 /// `pgbench -S`.
 pub(crate) const SELECT: &str = "SELECT abalance FROM pgbench_accounts WHERE aid = 1234567;";
@@ -109,7 +111,7 @@ fn balance(out: &mut Vec<u8>) {
     encode::data_row(out, [Some(&b"-1234"[..])]);
 }
 
-/// So many bytes of rows of 100 bytes each, whole ones.
+/// Whole rows of 100 bytes each, together at most this long.
 pub(crate) fn rows(bytes: usize) -> Vec<u8> {
     let value = [b'x'; 89];
     message(|out| {
@@ -119,12 +121,38 @@ pub(crate) fn rows(bytes: usize) -> Vec<u8> {
     })
 }
 
+/// What a server answers to what it is sent: a row of one column for a statement that is run.
+pub(crate) fn answer_to(request: &[u8]) -> Vec<u8> {
+    let mut frames = Frames::new(u32::MAX);
+    frames.push(request);
+    message(|out| {
+        while let Ok(Some((frame_tag, body))) = frames.pop() {
+            match (frame_tag, body.first()) {
+                (tag::QUERY, _) => out.extend(answer("SELECT 1", Status::Idle)),
+                (tag::PARSE, _) => encode::parse_complete(out),
+                (tag::BIND, _) => encode::bind_complete(out),
+                (tag::DESCRIBE, Some(b'S')) => {
+                    encode::parameter_description(out, &[23]);
+                    encode::row_description(out, &[BALANCE]);
+                }
+                (tag::DESCRIBE, _) => encode::row_description(out, &[BALANCE]),
+                (tag::EXECUTE, _) => {
+                    encode::data_row(out, [Some(&b"-1234"[..])]);
+                    encode::command_complete(out, "SELECT 1");
+                }
+                (tag::SYNC, _) => encode::ready(out, Status::Idle),
+                (other, _) => panic!("no answer to {other}"),
+            }
+        }
+    })
+}
+
 /// What a server that asks for no password says first.
-pub(crate) fn hello() -> Vec<u8> {
+pub(crate) fn hello(is_standby: bool) -> Vec<u8> {
     message(|out| {
         encode::authentication_ok(out);
         for (name, value) in [
-            ("in_hot_standby", "off"),
+            ("in_hot_standby", if is_standby { "on" } else { "off" }),
             ("integer_datetimes", "on"),
             ("TimeZone", "Etc/UTC"),
             ("IntervalStyle", "postgres"),

@@ -35,6 +35,9 @@ const CHUNK_BYTES: usize = 8 * 1024;
 /// What is counted for large results and COPY.
 const LARGE_BYTES: usize = 1024 * 1024;
 
+/// How `pgbench -M prepared` calls its statement.
+const NAME: &[u8] = b"P_0";
+
 const TRUST: &str = "auth_type = trust\nsession_state = off";
 
 const TRACKED: &str = "auth_type = trust\nsession_state = off\ntrack_queries = 1";
@@ -121,6 +124,31 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         prepare: || tpcb(VIRTUAL),
     },
     Scenario {
+        name: "split",
+        about: "a simple read with read_write_split = 1, on one of two standbys",
+        times: 200,
+        prepare: || {
+            let reads =
+                ["7", "1234567", "42", "98765"].map(|number| messages::SELECT.replace("1234567", number));
+            split("", reads.iter().map(|read| messages::query(read)).collect(), None)
+        },
+    },
+    Scenario {
+        name: "split_prepared",
+        about: "the same by a named statement that both have",
+        times: 200,
+        prepare: || split("", vec![messages::prepared(NAME)], Some(messages::prepare(NAME))),
+    },
+    Scenario {
+        name: "split_to_primary",
+        about: "a read by a named statement that the primary runs (read_after_write = always_primary)",
+        times: 200,
+        prepare: || {
+            let request = messages::prepared(NAME);
+            split("read_after_write=always_primary", vec![request], Some(messages::prepare(NAME)))
+        },
+    },
+    Scenario {
         name: "rows",
         about: "a result of 1 MiB in rows of 100 bytes, 8 KiB at a time",
         times: 10,
@@ -195,15 +223,38 @@ fn simple(settings: &str) -> Once {
 fn prepared(settings: &str) -> Once {
     let mut world = World::new(settings);
     let (client, server) = world.pair();
-    let name = b"P_0";
     // Weir's Describe behind the Parse, and its answer, are between Weir and the server.
-    world.pass_part(client, &messages::prepare(name), server);
+    world.pass_part(client, &messages::prepare(NAME), server);
     world.pass_part(server, &messages::prepare_answer(), client);
-    let (request, answer) = (messages::prepared(name), messages::prepared_answer());
+    let (request, answer) = (messages::prepared(NAME), messages::prepared_answer());
     Box::new(move |counts| {
         world.counts = counts;
         world.pass(client, &request, server);
         world.pass(server, &answer, client);
+    })
+}
+
+/// One client, a primary and two standbys, which run the requests in turn, or the primary does. `first` is what the client says before.
+fn split(settings: &str, requests: Vec<Vec<u8>>, first: Option<Vec<u8>>) -> Once {
+    let entry = format!("host=10.0.0.1,10.0.0.2,10.0.0.3 port=5432 read_write_split=1 {settings}");
+    let mut world = World::before(&entry, TRUST);
+    let (client, servers) = world.cluster(2);
+    let once = move |world: &mut World, request: &[u8]| {
+        let (place, asked) = world.ask_one_of(&servers, client, request);
+        world.receive(servers[place], &messages::answer_to(&asked));
+        assert!(world.tags(client).ends_with('Z'), "answered");
+        place
+    };
+    if let Some(first) = first {
+        once(&mut world, &first);
+    }
+    let is_primarys = !settings.is_empty();
+    let (mut turn, mut last) = (0, 0);
+    Box::new(move |counts| {
+        world.counts = counts;
+        let place = once(&mut world, &requests[turn % requests.len()]);
+        assert!(if is_primarys { place == 0 } else { place > 0 && place != last }, "where it goes");
+        (turn, last) = (turn + 1, place);
     })
 }
 

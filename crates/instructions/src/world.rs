@@ -25,6 +25,9 @@ const APPLICATION: &str = "pgbench";
 /// The password of the user `bench`, whose verifier is in [`Ini`].
 const PASSWORD: &str = "secret";
 
+/// Looks at the timers until the servers of a cluster have said all that they are asked.
+const SETTLING_TICKS: usize = 20;
+
 /// Between two events.
 const PAUSE_US: u64 = 50;
 
@@ -43,9 +46,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A shard of PgBouncer's defaults in transaction mode, but for these lines.
+    /// A shard of PgBouncer's defaults in transaction mode, but for these lines, before one server.
     pub(crate) fn new(settings: &str) -> World {
-        let config = match settings::load(&Ini(settings), "weir.ini", &[]) {
+        World::before("host=10.0.0.1 port=5432", settings)
+    }
+
+    /// The same before the servers of this entry.
+    pub(crate) fn before(entry: &str, settings: &str) -> World {
+        let config = match settings::load(&Ini { entry, settings }, "weir.ini", &[]) {
             Ok(config) => Arc::new(config),
             Err(findings) => panic!("the configuration is wrong: {findings:?}"),
         };
@@ -174,12 +182,78 @@ impl World {
 
     /// The server connection that is being opened succeeds, and its server lets Weir in.
     pub(crate) fn server(&mut self) -> ConnId {
+        self.server_of_role(false)
+    }
+
+    fn server_of_role(&mut self, is_standby: bool) -> ConnId {
         let conn = self.connecting.remove(0);
         let address = |last, port| Some(std::net::SocketAddr::from(([10, 0, 0, last], port)));
         self.event(Event::Connected { conn, remote: address(1, 5432), local: address(2, 50_001) });
         self.sent.remove(&conn);
-        self.receive(conn, &messages::hello());
+        self.receive(conn, &messages::hello(is_standby));
         conn
+    }
+
+    /// A client, and a connection to the first host of the entry, which is the primary, and to each of its standbys, all of which have said what they are asked. The
+    /// client's first transaction has been on the standbys, too.
+    pub(crate) fn cluster(&mut self, standbys: usize) -> (ConnId, Vec<ConnId>) {
+        let client = self.client();
+        let mut servers = vec![self.server_of_role(false)];
+        while servers.len() <= standbys {
+            self.answer_own(&servers);
+            self.tick();
+            while self.opening() > 0 {
+                servers.push(self.server_of_role(true));
+            }
+        }
+        // They are asked again as time goes by, for how far they are.
+        for _ in 0..SETTLING_TICKS {
+            self.answer_own(&servers);
+            self.tick();
+        }
+        for _ in 0..standbys {
+            self.ask_first(client);
+            servers.iter().for_each(|server| self.finish(*server));
+        }
+        self.answer_own(&servers);
+        self.sent.clear();
+        (client, servers)
+    }
+
+    /// The servers of a cluster, whose first one is its primary, answer Weir's own questions: who they are, what reads, and how far they are.
+    fn answer_own(&mut self, servers: &[ConnId]) {
+        while let Some((place, asked)) =
+            servers.iter().enumerate().find_map(|(place, server)| Some((place, self.sent.remove(server)?)))
+        {
+            let has = |word: &str| asked.windows(word.len()).any(|part| part == word.as_bytes());
+            let is_standby = place > 0;
+            let row = if has("pg_control_system") {
+                [Some("7000"), (!is_standby).then_some("00000001")]
+            } else if has("pg_rewrite") {
+                [Some("end"), Some("")]
+            } else {
+                assert!(has("pg_last_wal_replay_lsn"), "a question of Weir's own");
+                [Some(if is_standby { "t" } else { "f" }), Some("100")]
+            };
+            let answer = message(|out| {
+                encode::data_row(out, row.iter().map(|cell| cell.map(str::as_bytes)));
+                encode::command_complete(out, "SELECT 1");
+                encode::ready(out, Status::Idle);
+            });
+            self.receive(servers[place], &answer);
+        }
+    }
+
+    /// The place of the server that the request of a client goes to, and what it is sent.
+    pub(crate) fn ask_one_of(
+        &mut self,
+        servers: &[ConnId],
+        client: ConnId,
+        request: &[u8],
+    ) -> (usize, Vec<u8>) {
+        self.receive(client, request);
+        let sent = |(place, server)| Some((place, self.sent.remove(server)?));
+        servers.iter().enumerate().find_map(sent).expect("one of them is asked")
     }
 
     /// A client and a server that have been through a first transaction, in which the server was made like the client.
@@ -234,15 +308,18 @@ fn tags(bytes: &[u8]) -> String {
 }
 
 /// The configuration: these lines below what they all have in common.
-struct Ini<'a>(&'a str);
+struct Ini<'a> {
+    entry: &'a str,
+    settings: &'a str,
+}
 
 impl Files for Ini<'_> {
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         match path {
             "weir.ini" => Ok(format!(
-                "[databases]\nbench = host=10.0.0.1 port=5432\n[pgbouncer]\nauth_file = users\n\
+                "[databases]\nbench = {}\n[pgbouncer]\nauth_file = users\n\
                  pool_mode = transaction\nserver_tls_sslmode = disable\n{}\n",
-                self.0
+                self.entry, self.settings
             )
             .into_bytes()),
             // The password is "secret"; 4096 rounds, as PostgreSQL makes them.

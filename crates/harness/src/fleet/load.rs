@@ -27,7 +27,7 @@ struct Generator {
 }
 
 impl Load {
-    /// So many clients through each of these ports, for so many seconds.
+    /// Runs this many clients through each of these ports, for this many seconds.
     pub(super) fn start(lab: &Lab, ports: &[u16], clients: u32, seconds: u64) -> Result<Self> {
         let start = |(number, port): (usize, &u16)| {
             let name = format!("pgbench{}", number + 1);

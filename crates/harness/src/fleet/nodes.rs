@@ -141,7 +141,7 @@ impl Node {
             .collect())
     }
 
-    /// Waits until it sees so many nodes that are up.
+    /// Waits until it sees this many nodes that are up.
     pub(super) fn wait_until_joined(&self, lab: &Lab, nodes: usize) -> Result<()> {
         let joined = lab.interrupt().wait_for(PATIENCE, || {
             let up = self.fleet()?.iter().filter(|row| row.state == "up").count();

@@ -33,7 +33,7 @@ struct Other {
     file: &'static str,
     arguments: &'static str,
     version_by: &'static str,
-    /// Each client has a server connection of its own, and the file or PostgreSQL allows so many.
+    /// Each client has a server connection of its own, and the file or PostgreSQL allows this many.
     most_clients: u32,
 }
 
@@ -119,7 +119,7 @@ fn own(options: &Options, name: &str, program: PathBuf) -> Start {
 fn debians(options: &Options, name: &str) -> Result<Option<Start>> {
     let Some(other) = OTHERS.iter().find(|other| other.name == name) else {
         return Err(LabError::Missing {
-            what: format!("nobody knows a subject {name}"),
+            what: format!("there is no subject {name}"),
             remedy: format!("known are {DEFAULT}; others: --subject NAME=BINARY:FILE"),
         });
     };

@@ -37,7 +37,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// So many in a second, until [`Requests::end`].
+    /// Sends this many in a second, until [`Requests::end`].
     pub(super) fn begin(port: u16, token: &str, per_second: u32) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let connections = CONNECTIONS.min(per_second);

@@ -45,7 +45,7 @@ pub(super) struct Outcome {
 }
 
 impl Ledger {
-    /// Makes the table, and so many clients begin.
+    /// Makes the table and starts the clients.
     pub(super) fn open(lab: &Lab, port: u16, clients: u32) -> Result<Ledger> {
         let mut owner = Client::connect(lab.cluster().port(), ROLE, ROLE)?;
         owner.query("CREATE TABLE ledger (n bigint)")?;

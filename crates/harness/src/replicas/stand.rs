@@ -96,7 +96,7 @@ impl Stand {
         Ok(rows.iter().map(line).collect())
     }
 
-    /// Waits until a client's reads can go to so many standbys.
+    /// Waits until a client's reads can go to this many standbys.
     pub(super) fn wait_until_known(&self, standbys: u32, interrupt: &Interrupt) -> Result<()> {
         let mut client = Client::connect(self.port(), ROLE, POOL)?;
         let known = interrupt.wait_for(KNOWN_WITHIN, || {
