@@ -127,7 +127,7 @@ impl<C: Shards> ControlLoop<C> {
         self.changes = Some(changes);
     }
 
-    /// Attaches the thread that keeps what was used of quotas.
+    /// Attaches the threads that look at quotas and keep what was used.
     pub(crate) fn keep_usage(&mut self, usage: Usage) {
         self.usage = Some(usage);
     }
@@ -171,7 +171,7 @@ impl<C: Shards> ControlLoop<C> {
         self.fleet.clone()
     }
 
-    /// The usage thread, to be stopped when all that is counted was counted.
+    /// The threads of quotas: the one that stores is to be stopped when all that is counted was counted.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage.clone()
     }

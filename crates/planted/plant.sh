@@ -8,9 +8,10 @@ plant() {
     rm -rf "$tree.new"
     mkdir "$tree.new"
     git ls-files -z --cached --others --exclude-standard | xargs -0 tar cf - | tar xf - -C "$tree.new"
+    CARGO_TARGET_DIR="$(realpath "$targets")"
     for patch in "$1"/*.patch; do
         # Not a repository of its own: git would leave out what lies below another one's.
-        (cd "$tree.new" && GIT_CEILING_DIRECTORIES="$(realpath "$targets")" git apply "$patch")
+        (cd "$tree.new" && GIT_CEILING_DIRECTORIES="$CARGO_TARGET_DIR" git apply "$patch")
     done
     for crate in pool session shard driver fleet; do
         sed -i 's/^\[dependencies\]$/&\nplanted.workspace = true/' "$tree.new/crates/$crate/Cargo.toml"
@@ -20,7 +21,6 @@ plant() {
     # The flag is for Weir's own crates: others are built as ever.
     printf '#!/bin/sh\nexec "$@" --cfg weir_bugs\n' > "$targets/wrapper"
     chmod +x "$targets/wrapper"
-    CARGO_TARGET_DIR="$(realpath "$targets")"
     RUSTC_WORKSPACE_WRAPPER="$CARGO_TARGET_DIR/wrapper"
     export CARGO_TARGET_DIR RUSTC_WORKSPACE_WRAPPER
 }

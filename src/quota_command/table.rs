@@ -126,7 +126,7 @@ fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Columns as wide as their longest cell, the first so many to the left.
+/// Columns as wide as their longest cell, the first ones to the left.
 fn columns(rows: &[Vec<String>], to_the_left: usize) -> String {
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len))
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))

@@ -141,6 +141,7 @@ impl Engine {
         let helpers = Arc::new(helpers);
         let registry = Arc::new(ProcessRegistry::in_fleet(plan.threads, plan.want_slots.clone()));
         let inheritance = plan.inheritance;
+        registry.configure(&plan.config);
         registry.process().continue_ids_at(inheritance.next_id);
         let mut builder = EngineBuilder {
             plan,
@@ -176,11 +177,16 @@ impl Engine {
         (self.driver, self.fallback.as_deref())
     }
 
-    /// Writes to one shard. A new configuration also reaches the listening sockets.
+    /// Writes to one shard. A new configuration reaches the registry and the listening sockets before it, and RECONNECT the registry.
     pub fn command(&self, shard: ShardId, command: Command) {
-        if let Command::Configure(config) = &command {
-            self.listeners.configure(&config.global);
-            self.helpers.known().configure(&config.global);
+        match &command {
+            Command::Configure(config) => {
+                self.registry.configure(config);
+                self.listeners.configure(&config.global);
+                self.helpers.known().configure(&config.global);
+            }
+            Command::Reconnect { database } => self.registry.forget_clusters(database.as_deref()),
+            _ => {}
         }
         self.mailboxes.post(shard, MailboxMessage::Command(command));
     }

@@ -50,7 +50,7 @@ pub(crate) enum MailboxMessage {
 pub(crate) struct Mailboxes(Arc<[Mailbox]>);
 
 impl Mailboxes {
-    /// An empty mailbox for each of so many shards.
+    /// An empty mailbox for each shard.
     pub(crate) fn new(shards: u16) -> io::Result<Mailboxes> {
         let mailboxes: io::Result<Vec<Mailbox>> = (0..shards).map(|_| Mailbox::new()).collect();
         Ok(Mailboxes(mailboxes?.into()))

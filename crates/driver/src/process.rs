@@ -40,13 +40,13 @@ pub(crate) fn file_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Descriptors that so many clients and servers may need, the process's own included.
+/// Descriptors that these clients and servers may need, the process's own included.
 #[must_use]
 pub fn files_needed(max_client_conn: u64, servers: u64) -> u64 {
     max_client_conn.saturating_add(servers).saturating_add(OWN_FILES)
 }
 
-/// What to warn of if so many clients and servers cannot have a descriptor each.
+/// The warning if these clients and servers cannot have a descriptor each.
 #[must_use]
 pub fn file_limit_warning(limit: u64, max_client_conn: u64, servers: u64) -> Option<String> {
     let needed = files_needed(max_client_conn, servers);
@@ -81,7 +81,7 @@ pub fn fill_random(bytes: &mut [u8]) {
     auth::Entropy::fill(&mut crate::entropy::KernelEntropy, bytes);
 }
 
-/// Listening sockets that a service manager has passed, so many from descriptor 3 on. To be called once, at the very
+/// Listening sockets that a service manager has passed, `count` of them from descriptor 3 on. To be called once, at the very
 /// beginning. Their names in the file system stay the manager's.
 #[must_use]
 pub fn passed_sockets(count: u32) -> Vec<Inherited> {

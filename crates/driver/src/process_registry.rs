@@ -13,9 +13,12 @@ use pool::{
     FleetCounts, Lease, PoolRegistry, ProbedPrimary, ProcessCounts, SharedPool, SlotCounter,
 };
 use quota::Book;
-use settings::QueueBy;
+use settings::{Config, Database, HostChange, QueueBy};
 
 use crate::ids::TableId;
+
+/// The most databases without counts whose cluster is remembered. A client adds one only by a name that a server has accepted.
+const MAX_LEFT_CLUSTERS: usize = 100_000;
 
 /// Notifies the fleet thread that slots are wanted, or that there is a new limit to be counted.
 pub type WantSlots = Arc<dyn Fn() + Send + Sync>;
@@ -42,6 +45,10 @@ struct Names {
     databases: HashMap<String, Arc<ConnectionCounts>>,
     /// Of entries whose hosts are asked.
     probed_primaries: HashMap<String, ProbedPrimary>,
+    /// What was known of the servers of databases that have no counts now: identifier, and newest timeline.
+    left_clusters: HashMap<String, (u64, u32)>,
+    /// The one in force, to compare the hosts of its entries with those of the next.
+    config: Arc<Config>,
     users: HashMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
     /// What other nodes of the fleet have.
@@ -64,7 +71,7 @@ impl Names {
 }
 
 impl ProcessRegistry {
-    /// A directory for so many shards (1..=64).
+    /// A directory for this many shards (1..=64).
     #[must_use]
     pub fn new(shards: u16) -> ProcessRegistry {
         let count = usize::from(shards);
@@ -99,6 +106,33 @@ impl ProcessRegistry {
         let shard = free.min_by_key(|shard| names.pools_begun[ShardId(*shard).index()]).unwrap_or(home);
         pool.spread_to(shard);
         ShardId(shard)
+    }
+
+    /// Takes a new configuration, before any shard does. A second call with the same one does nothing.
+    pub(crate) fn configure(&self, config: &Arc<Config>) {
+        let names = &mut *self.names();
+        let old = std::mem::replace(&mut names.config, Arc::clone(config));
+        if Arc::ptr_eq(&old, config) {
+            return;
+        }
+        let is_other = |old: Option<&Arc<Database>>, new: Option<&Arc<Database>>| {
+            let hosts = old.zip(new).map(|(old, new)| HostChange::between(old, new));
+            hosts.is_none_or(|hosts| hosts == HostChange::Others)
+        };
+        let fallback_is_other = is_other(old.fallback.as_ref(), config.fallback.as_ref());
+        names.forget_clusters_without_pools(|name| {
+            match (old.databases.get(name), config.databases.get(name)) {
+                (None, None) => fallback_is_other,
+                (old_entry, new_entry) => {
+                    is_other(old_entry.or(old.fallback.as_ref()), new_entry.or(config.fallback.as_ref()))
+                }
+            }
+        });
+    }
+
+    /// RECONNECT of a database, or of all: its servers may belong to another cluster from here on. Shards forget the clusters of their pools themselves.
+    pub(crate) fn forget_clusters(&self, database: Option<&str>) {
+        self.names().forget_clusters_without_pools(|name| database.is_none_or(|database| name == database));
     }
 
     /// The accounts of quotas, which others look at, too.
@@ -152,9 +186,35 @@ impl ProcessRegistry {
 }
 
 /// Forgets counts that have no other holder: nothing is counted in them, and `*` makes as many names as are tried.
-fn forget_unheld(counts: &mut HashMap<String, Arc<ConnectionCounts>>, name: &str) {
-    if counts.get(name).is_some_and(|held| Arc::strong_count(held) == 1 && !held.is_registered()) {
-        counts.remove(name);
+fn forget_unheld(
+    counts: &mut HashMap<String, Arc<ConnectionCounts>>,
+    name: &str,
+) -> Option<Arc<ConnectionCounts>> {
+    let is_unheld =
+        counts.get(name).is_some_and(|held| Arc::strong_count(held) == 1 && !held.is_registered());
+    if is_unheld { counts.remove(name) } else { None }
+}
+
+impl Names {
+    /// Forgets the clusters of these databases, as far as they have no pool.
+    fn forget_clusters_without_pools(&mut self, is_one: impl Fn(&str) -> bool) {
+        self.left_clusters.retain(|name, _| !is_one(name));
+        for (name, counts) in self.databases.iter().filter(|(name, _)| is_one(name)) {
+            let mut pools = self.pools.range((name.clone(), String::new())..);
+            if pools.next().is_none_or(|((database, _), _)| database != name) {
+                counts.cluster.forget();
+            }
+        }
+    }
+
+    /// Forgets the counts of a database that have no other holder, and remembers its cluster: a primary that was left behind must not serve the next client either.
+    fn forget_unheld_database(&mut self, name: &str) {
+        let Some(counts) = forget_unheld(&mut self.databases, name) else { return };
+        if let Some(known) = counts.cluster.known()
+            && self.left_clusters.len() < MAX_LEFT_CLUSTERS
+        {
+            self.left_clusters.insert(name.to_owned(), known);
+        }
     }
 }
 
@@ -188,7 +248,7 @@ impl PoolRegistry for ProcessRegistry {
             (of.as_str(), by.as_str()) != (database, user) || Arc::strong_count(shared) > 1
         });
         let key = (database.to_owned(), user.to_owned());
-        forget_unheld(&mut names.databases, database);
+        names.forget_unheld_database(database);
         forget_unheld(&mut names.users, user);
         // Another holder besides this table has a part of it, or is about to make one.
         if names.pools.get(&key).is_none_or(|shared| Arc::strong_count(shared) > 1) {
@@ -208,14 +268,18 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn forget_database(&self, name: &str) {
-        forget_unheld(&mut self.names().databases, name);
+        self.names().forget_unheld_database(name);
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        let Names { databases, external, probed_primaries, .. } = &mut *self.names();
+        let Names { databases, external, probed_primaries, left_clusters, .. } = &mut *self.names();
         let new = || {
             let counts = self.new_counts(name, external.databases.get(name));
             counts.cluster.note_probed(probed_primaries.get(name).copied());
+            if let Some((system, timeline)) = left_clusters.remove(name) {
+                // It cannot be refused: these counts know no cluster yet.
+                let _ = counts.cluster.admit(system, Some(timeline));
+            }
             counts
         };
         Arc::clone(databases.entry(name.to_owned()).or_insert_with(new))
@@ -341,6 +405,9 @@ impl FleetCounts for ProcessRegistry {
 
 #[cfg(test)]
 mod tests {
+    use pool::Mismatch;
+    use settings::{Origin, PoolSize};
+
     use super::*;
 
     #[test]
@@ -383,6 +450,51 @@ mod tests {
         directory.forget_pool("a", "u");
         directory.forget_pool("b", "u");
         assert_eq!(directory.pools_of(Budget::User, "u").len(), 1);
+    }
+
+    #[test]
+    fn a_primary_that_was_left_behind_stays_so_for_a_database_without_pools() {
+        let config = |hosts: &[&str], pool_size| {
+            let origin = Origin { file: "w.ini".into(), line: 1 };
+            let host = hosts.iter().map(|host| (*host).to_owned()).collect();
+            let entry = Database { host, pool_size, ..Database::new("*", origin) };
+            Arc::new(Config { fallback: Some(Arc::new(entry)), ..Config::default() })
+        };
+        let directory = ProcessRegistry::new(2);
+        directory.configure(&config(&["a", "b"], None));
+        let older = |name: &str| {
+            let answer = directory.database(name).cluster.admit(7, Some(1));
+            directory.forget_database(name);
+            answer
+        };
+        let see = |name: &str| {
+            directory.forget_clusters(Some(name));
+            assert_eq!(directory.database(name).cluster.admit(7, Some(2)), Ok(()));
+            directory.forget_database(name);
+        };
+        see("x");
+        see("y");
+        assert_eq!(older("x"), Err(Mismatch::OlderTimeline(2)));
+        assert_eq!(older("x"), Err(Mismatch::OlderTimeline(2)), "as often as it is asked");
+        directory.configure(&config(&["a", "b"], Some(PoolSize::Fixed(3))));
+        assert_eq!(older("x"), Err(Mismatch::OlderTimeline(2)));
+        directory.forget_clusters(Some("x"));
+        assert_eq!((older("x"), older("y")), (Ok(()), Err(Mismatch::OlderTimeline(2))));
+        directory.configure(&config(&["a", "c"], None));
+        assert_eq!(older("y"), Ok(()), "other hosts may be another cluster's");
+        // One whose counts stay, as that of a database of `*` does without its pools.
+        let registered = directory.database("z");
+        assert!(registered.register());
+        assert_eq!(registered.cluster.admit(7, Some(2)), Ok(()));
+        directory.configure(&config(&["a", "b"], None));
+        assert_eq!(registered.cluster.known(), None);
+        let pool = (directory.pool("z", "u"), registered.cluster.admit(7, Some(2)));
+        directory.forget_clusters(None);
+        assert_eq!(registered.cluster.known(), Some((7, 2)), "the shards that have its pool forget it");
+        drop(pool);
+        see("x");
+        directory.configure(&Arc::default());
+        assert!(directory.names().left_clusters.is_empty(), "no such databases any more");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which hosts are asked, as a configuration says it. Never connects.
 
 use pgclient::{Account, Place, places};
-use settings::{Config, Database, TargetSessionAttrs};
+use settings::{Config, Database};
 
 /// What the server's log and pg_stat_activity show.
 const APPLICATION_NAME: &str = "weir host probe";
@@ -84,11 +84,9 @@ impl ProbedServer {
     }
 }
 
-/// It has several hosts, and which of them are primaries and standbys matters. What `topology` names is asked as soon as it is known.
+/// What `topology` names is asked as soon as it is known.
 fn is_probed(entry: &Database) -> bool {
-    let asks_for_role = entry.target_session_attrs != TargetSessionAttrs::Any;
-    let has_several = entry.host.len() > 1 && (asks_for_role || entry.read_write_split);
-    !entry.awaits_members() && (has_several || entry.patroni().is_some())
+    entry.has_roles() && !entry.awaits_members()
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ weir check weir.ini
 | a converted cluster starts, and clients are served on its primary | `import_pgpool::a_cluster_of_pgpool_becomes_one_of_weir` |
 | `weir check` takes whatever is written | `import::probe::mutated_configurations_hold` |
 | each equivalent of the tables is written | `import::each_equivalent_is_written` |
-| a rule that Weir does not take lets nobody in by a later one | `import::rules::a_line_that_weir_does_not_take_lets_nobody_in_by_a_later_one`, `import::probe::mutated_rules_hold` |
+| a rule that Weir does not take admits no client by a later one | `import::rules::a_line_that_weir_does_not_take_lets_nobody_in_by_a_later_one`, `import::probe::mutated_rules_hold` |
 | no secret is shown | `import::unknown_settings_and_passwords_are_listed_without_values`, `import::secrets::others_are_listed_with_their_lines_and_without_their_secrets` |
 | no file is replaced unasked | `import_pgpool::what_is_there_already_is_kept` |
 | a file that cannot be read is named with its line | `import_pgpool::a_file_that_cannot_be_read_is_named_with_its_line` |

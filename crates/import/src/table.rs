@@ -164,8 +164,8 @@ table! {
     statement_level_load_balance: once [read_write_split] "Weir chooses a standby for each statement or transaction, not for the session." "This version of Weir sends all statements of an entry to the same servers.";
 }
 "Streaming replication" {
-    sr_check_period: equivalent [host_probe_interval] "The same time; 0 is never.";
-    sr_check_user: equivalent [host_probe_user] "The same user.";
+    sr_check_period: equivalent [host_probe_interval] "The same time; 0 is never. Databases of the entry `*`, which `weir import` writes, are not asked: name them.";
+    sr_check_user: equivalent [host_probe_user] "The same user, likewise.";
     sr_check_password: not_needed "`auth_file` has the password of `host_probe_user`, as those of all users.";
     sr_check_database: not_needed "Weir asks in the database `postgres`, or in the entry's if that has none.";
     delay_threshold: once [max_replica_lag] "The same number of bytes; 0 is not converted." "This version of Weir does not look at replication lag.";
@@ -190,7 +190,7 @@ table! {
     failover_on_backend_error: elsewhere [Patroni] "Weir promotes no server: an error ends one connection, not the use of a server.";
     failover_on_backend_shutdown: elsewhere [Patroni] "Weir promotes no server: it tries one that shuts down again.";
     detach_false_primary: equivalent [target_session_attrs] "With `target_session_attrs=primary` Weir uses no primary on an older timeline than one that it has seen.";
-    search_primary_node_timeout: not_needed "Weir looks for the primary twice a second; clients wait for it for at most `query_wait_timeout`.";
+    search_primary_node_timeout: not_needed "Weir looks for the primary twice a second; clients wait for it for at most `failover_timeout`, 30 s unless set, and `query_wait_timeout`.";
     auto_failback: not_needed "Weir detaches no server: it uses one again when it can log in to it.";
     auto_failback_interval: not_needed "Weir detaches no server: it uses one again when it can log in to it.";
     recovery_user: elsewhere [Patroni] "It makes new standbys.";
@@ -201,15 +201,15 @@ table! {
     client_idle_limit_in_recovery: elsewhere [Patroni] "A new standby needs no pause of the clients.";
 }
 "Watchdog" {
-    use_watchdog: elsewhere [Keepalived] "Weir knows of no other pooler: a virtual address, or several hosts in the clients' connection strings, choose between them.";
+    use_watchdog: elsewhere [Keepalived] "A virtual address, or several hosts in the clients' connection strings, choose between several Weirs. What they share (limits, pools, cancel requests) they share as a fleet.";
     trusted_servers: elsewhere [Keepalived] "It decides which machine has the address.";
     trusted_server_command: elsewhere [Keepalived] "It decides which machine has the address.";
-    hostname N: elsewhere [Keepalived] "Weir knows of no other pooler.";
-    wd_port N: elsewhere [Keepalived] "Weir knows of no other pooler.";
-    pgpool_port N: elsewhere [Keepalived] "Weir knows of no other pooler.";
+    hostname N: elsewhere [Keepalived] "Weir elects no pooler.";
+    wd_port N: elsewhere [Keepalived] "Weir elects no pooler.";
+    pgpool_port N: elsewhere [Keepalived] "Weir elects no pooler.";
     wd_priority: elsewhere [Keepalived] "It decides which machine has the address.";
     wd_authkey: elsewhere [Keepalived] "It decides which machine has the address.";
-    wd_ipc_socket_dir: elsewhere [Keepalived] "Weir knows of no other pooler.";
+    wd_ipc_socket_dir: elsewhere [Keepalived] "Weir elects no pooler.";
     delegate_ip: elsewhere [Keepalived] "It moves the virtual address.";
     if_cmd_path: elsewhere [Keepalived] "It moves the virtual address.";
     if_up_cmd: elsewhere [Keepalived] "It moves the virtual address.";
@@ -278,14 +278,14 @@ table! {
     black_memqcache_table_list: not_supported "As `cache_unsafe_memqcache_table_list`.";
     debug_level: not_supported "Weir's log has no levels of debugging; `verbose` adds lines.";
     ifconfig_path: elsewhere [Keepalived] "It moves the virtual address.";
-    wd_hostname: elsewhere [Keepalived] "Weir knows of no other pooler.";
-    wd_port: elsewhere [Keepalived] "Weir knows of no other pooler.";
+    wd_hostname: elsewhere [Keepalived] "Weir elects no pooler.";
+    wd_port: elsewhere [Keepalived] "Weir elects no pooler.";
     wd_heartbeat_port: elsewhere [Keepalived] "It checks whether the other machine answers.";
     heartbeat_destination N: elsewhere [Keepalived] "It checks whether the other machine answers.";
     heartbeat_destination_port N: elsewhere [Keepalived] "It checks whether the other machine answers.";
-    other_pgpool_hostname N: elsewhere [Keepalived] "Weir knows of no other pooler.";
-    other_pgpool_port N: elsewhere [Keepalived] "Weir knows of no other pooler.";
-    other_wd_port N: elsewhere [Keepalived] "Weir knows of no other pooler.";
+    other_pgpool_hostname N: elsewhere [Keepalived] "Weir elects no pooler.";
+    other_pgpool_port N: elsewhere [Keepalived] "Weir elects no pooler.";
+    other_wd_port N: elsewhere [Keepalived] "Weir elects no pooler.";
     pcp_timeout: not_needed "There is no PCP process.";
 }
 }

@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The same during a switchover.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// An answer that says nothing new is told every so many times: the control thread may have forgotten it.
+/// Once in this many times an answer that says nothing new is passed on too: the control thread may have forgotten it.
 const REPEAT: u64 = 5;
 
 /// Sends to the control thread.

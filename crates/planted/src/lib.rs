@@ -59,6 +59,7 @@ pub const BUGS: &[&str] = &[
     "names_left_behind",
     "notification_on_both",
     "old_primary_served",
+    "others_write_unread",
     "own_server_lent",
     "own_write_unread",
     "parameters_of_another",

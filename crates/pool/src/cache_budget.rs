@@ -9,7 +9,7 @@ pub struct CacheBudget {
 }
 
 impl CacheBudget {
-    /// Takes so many bytes, if no more than `limit` are in use then.
+    /// Takes this many bytes, if no more than `limit` are in use then.
     pub fn take(&self, bytes: u64, limit: u64) -> bool {
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= limit);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()

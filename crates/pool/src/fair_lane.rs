@@ -11,7 +11,7 @@ use crate::FairShare;
 use crate::class_lanes::{ClassLanes, ClassPlace};
 use crate::lane::Waiter;
 
-/// Arrivals of waiters that are gone may be as many as those that wait, and so many more.
+/// How many more arrivals of waiters that are gone than of those that wait are kept.
 const FEW_GONE: usize = 64;
 
 /// A place in the lane.
@@ -174,7 +174,7 @@ mod tests {
 
     use crate::{FairShare, FairShares, Queue};
 
-    /// One server, and what each of the subjects has had of it after so many turns while all of them wait with so many clients.
+    /// One server, and what each of the subjects has had of it after this many turns while all of them wait with this many clients.
     fn served(weights: &[u32], waiting: &[usize], costs_us: &[u64], turns: usize) -> Vec<u64> {
         let (mut shares, mut queue, pool) = (FairShares::default(), Queue::default(), Arc::default());
         let share = |shares: &mut FairShares, place: usize| {

@@ -16,10 +16,10 @@ const SCALE: u64 = 1_000;
 /// A subject that has had more than others by so much is as one that has had so much more: nobody waits for the end of longer debts.
 const LONGEST_DEBT_US: u64 = 60_000_000;
 
-/// One in so many parts of the estimate is what the last turn cost.
+/// The weight of the last turn's cost in the estimate is one in this many parts.
 const SMOOTHING: u64 = 8;
 
-/// The table keeps so many subjects that nobody uses before it looks for them.
+/// The number of unused subjects that the table may keep before they are removed.
 const FEWEST_FORGOTTEN: usize = 1_024;
 
 /// What the subjects of a pool have in common, over all shards.

@@ -46,7 +46,7 @@ impl PermitCounter {
         self.external.load(Ordering::Relaxed)
     }
 
-    /// Other processes have taken so many.
+    /// The number that other processes have taken.
     pub fn set_external(&self, external: u32) {
         self.external.store(external, Ordering::Relaxed);
     }
@@ -112,14 +112,14 @@ impl SharedPool {
         self.unused.load(Ordering::Acquire)
     }
 
-    /// A shard has had so many of these and has so many now.
+    /// A shard's number of these changes from one to the other.
     pub(crate) fn change_unused(&self, before: u32, now: u32) {
         if before != now {
             self.unused.fetch_add(now.wrapping_sub(before), Ordering::AcqRel);
         }
     }
 
-    /// A shard has had so many waiting clients and has so many now; how many all shards have.
+    /// A shard's number of waiting clients changes from one to the other; returns that of all shards.
     pub(crate) fn change_waiting(&self, before: u32, now: u32) -> u32 {
         if before == now {
             return self.waiting();

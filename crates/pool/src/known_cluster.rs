@@ -17,6 +17,8 @@ pub struct KnownCluster {
     probed_timeline: AtomicU32,
     /// How often clients have written, where that is counted.
     writes: AtomicU64,
+    /// The number of pools whose clients' writes are not counted.
+    uncounted: AtomicU32,
     /// How often the schema may have changed.
     schema_changes: AtomicU64,
 }
@@ -86,10 +88,28 @@ impl KnownCluster {
         self.writes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often clients have written.
+    /// How often clients have written, as far as that is counted.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::Acquire)
+    }
+
+    /// How often clients have written; None while some may write that are not counted.
+    #[must_use]
+    pub fn all_writes(&self) -> Option<u64> {
+        // In this order: what is not counted any more is part of the count.
+        (self.uncounted.load(Ordering::Acquire) == 0).then(|| self.writes())
+    }
+
+    /// Clients of a pool may write without being counted from here on.
+    pub(crate) fn begin_uncounted(&self) {
+        self.uncounted.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The end of [`KnownCluster::begin_uncounted`]. It counts as one write, because clients may have written.
+    pub(crate) fn end_uncounted(&self) {
+        self.note_write();
+        self.uncounted.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The schema may have changed.

@@ -29,6 +29,7 @@
 //!     in_fleet: false,
 //!     server_login_retry_us: 15_000_000,
 //!     round_robin: false,
+//!     counts_writes: true,
 //! };
 //! let mut pool = Pool::new(limits, Default::default(), Default::default(), Default::default());
 //!
@@ -64,6 +65,7 @@ mod share_out;
 mod shares;
 mod sharing;
 mod slots;
+mod uncounted_writes;
 
 pub use auto_size::{
     SizeChange, SizeChangeKind, SizeController, SizeFigures, SizeHold, SizeInterval, SizeReport, SizeState,

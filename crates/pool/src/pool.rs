@@ -9,6 +9,7 @@ use settings::{PoolMode, Priority, QueueBy, SizeBounds};
 
 use crate::logins::Logins;
 use crate::shares::ShareReport;
+use crate::uncounted_writes::UncountedWrites;
 use crate::{Budget, ConnectionCounts, Full, OpenFor, Queue, SharedPool, Sharing, SlotCounter};
 
 /// A server that was idle for so long does not count as used when another node of the fleet wants its slot. Shorter than [`crate::TENURE_US`]: the shard that
@@ -68,6 +69,8 @@ pub struct Limits {
     pub server_login_retry_us: u64,
     /// `server_round_robin`.
     pub round_robin: bool,
+    /// What its clients write is counted, or they cannot write (`read_consistency = database`).
+    pub counts_writes: bool,
 }
 
 impl Limits {
@@ -140,6 +143,10 @@ pub struct Pool {
     pub(crate) looks_waiting: u8,
     /// Since when it can serve clients: waits before that are not the load's.
     able_since_us: u64,
+    /// While it has clients, unless [`Limits::counts_writes`].
+    uncounted_writes: Option<UncountedWrites>,
+    /// While the other process holds servers: its clients write there.
+    external_writes: Option<UncountedWrites>,
     pub(crate) logins: Logins,
 }
 
@@ -175,6 +182,8 @@ impl Pool {
             told_share: ShareReport::default(),
             looks_waiting: 0,
             able_since_us: 0,
+            uncounted_writes: None,
+            external_writes: None,
             logins: Logins::default(),
         }
     }
@@ -204,6 +213,7 @@ impl Pool {
     }
 
     /// Servers that are not idle, and clients that wait for one.
+    #[inline]
     #[must_use]
     pub fn in_use(&self) -> u32 {
         let idle = u32::try_from(self.idle.len()).unwrap_or(u32::MAX);
@@ -489,6 +499,7 @@ impl Pool {
     pub fn add_external(&mut self) {
         self.counters().into_iter().for_each(SlotCounter::add);
         self.external += 1;
+        self.follow_external_writers();
     }
 
     /// A server of the other process was imported and is open here now.
@@ -498,6 +509,7 @@ impl Pool {
         }
         self.external -= 1;
         self.open += 1;
+        self.follow_external_writers();
     }
 
     /// A server that the other process held was closed there; false if it held none.
@@ -506,8 +518,16 @@ impl Pool {
         if was_held {
             self.external -= 1;
             self.release_permit();
+            self.follow_external_writers();
         }
         was_held
+    }
+
+    fn follow_external_writers(&mut self) {
+        let may_write = self.external > 0;
+        if may_write != self.external_writes.is_some() {
+            self.external_writes = may_write.then(|| UncountedWrites::new(&self.database));
+        }
     }
 }
 
@@ -523,6 +543,14 @@ impl Pool {
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.follow_size();
+    }
+
+    /// Its first client on this shard comes, the last one has left, or its limits are others.
+    pub fn follow_writers(&mut self, has_clients: bool) {
+        let may_write = has_clients && !self.limits.counts_writes;
+        if may_write != self.uncounted_writes.is_some() {
+            self.uncounted_writes = may_write.then(|| UncountedWrites::new(&self.database));
+        }
     }
 
     /// The size may have been decided anew; true if another one is in force now.
@@ -586,6 +614,7 @@ pub(crate) mod tests {
             in_fleet: false,
             server_login_retry_us: 15_000_000,
             round_robin: false,
+            counts_writes: false,
         }
     }
 
@@ -702,7 +731,10 @@ pub(crate) mod tests {
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::PoolFull);
         pool.external_imported();
         assert_eq!((pool.open(), pool.external(), pool.shared().servers.taken()), (1, 1, 2));
+        let database = Arc::clone(pool.database());
+        assert_eq!(database.cluster.all_writes(), None, "those of its clients are not counted");
         assert!(pool.external_closed() && !pool.external_closed());
+        assert_eq!(database.cluster.all_writes(), Some(1));
         assert_eq!(pool.take_permit(OpenFor::Any, 0), Permit::Taken { reserve: false });
         pool.closed();
         pool.closed();

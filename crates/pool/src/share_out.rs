@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::SharedPool;
 use crate::shares::{Budget, Member, UNBOUNDED, allowances};
 
-/// Divides a budget of so many connections (0: no limit) among the pools that draw on it.
+/// Divides a budget of connections (0: no limit) among the pools that draw on it.
 pub fn share_out(budget: Budget, limit: u32, pools: &[Arc<SharedPool>]) {
     let members: Vec<Member> =
         pools.iter().map(|pool| pool.share().member(pool.servers.staying(), budget)).collect();

@@ -76,7 +76,7 @@ impl Default for PoolShare {
 }
 
 impl PoolShare {
-    /// It takes part like this from now on, with at most so many connections.
+    /// It takes part like this from now on, with at most this many connections.
     pub(crate) fn set(&self, sharing: Option<Sharing>, most: u32) {
         self.most.store(most, Ordering::Relaxed);
         self.takes_part.store(sharing.is_some(), Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl PoolShare {
         self.allowed.iter().any(|allowed| allowed.load(Ordering::Relaxed) != UNBOUNDED)
     }
 
-    /// The budget of which a pool with so many connections has more than it may.
+    /// The budget of which a pool with this many connections has more than it may.
     pub(crate) fn exceeded(&self, taken: u32) -> Option<Budget> {
         [Budget::Database, Budget::User]
             .into_iter()
@@ -136,7 +136,7 @@ impl PoolShare {
         self.begun[Budget::User as usize].store(user, Ordering::Relaxed);
     }
 
-    /// The division has given it so many; who takes no part in it is not bound.
+    /// The number that the division has given it; a pool that takes no part in it is not bound.
     pub(crate) fn allow(&self, budget: Budget, allowed: u32) {
         let allowed = if self.takes_part.load(Ordering::Relaxed) { allowed } else { UNBOUNDED };
         self.allowed[budget as usize].store(allowed, Ordering::Relaxed);

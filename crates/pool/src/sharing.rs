@@ -5,7 +5,7 @@
 use crate::shares::{ShareReport, TENURE_US};
 use crate::{Budget, Pool, SlotCounter};
 
-/// A pool claims more when so many looks in a row have found clients waiting.
+/// A pool claims more when this many checks in a row have found clients waiting.
 const LOOKS: u8 = 2;
 
 impl Pool {
@@ -107,7 +107,7 @@ mod tests {
     use crate::pool::tests::limits;
     use crate::{ConnectionCounts, Limits, OpenFor, Permit, SharedPool, Sharing, share_out};
 
-    /// Two pools of a database that has so many connections.
+    /// Two pools of a database that has this many connections.
     fn two(budget: u32, guaranteed: [u32; 2], by_demand: bool) -> ([Pool; 2], [Arc<SharedPool>; 2]) {
         let database = Arc::<ConnectionCounts>::default();
         let shared = [Arc::new(SharedPool::on(0)), Arc::new(SharedPool::on(0))];

@@ -1,14 +1,15 @@
-//! Tables and views whose use may change the session (`session_state = virtual`): by triggers, rules, defaults and policies that call functions.
+//! Tables and views whose use may change the session (`session_state = virtual`): by triggers, rules, defaults and policies that call functions; also
+//! functions that do so and that a text may call as if they were columns.
 //!
-//! Owns the query that asks PostgreSQL's catalog for them, and whether a text names one. What functions change that a text calls by name
-//! is the `sql` crate's.
+//! Owns the query that asks PostgreSQL's catalog for them, and whether a text names one. What functions change that a text calls with
+//! parentheses is the `sql` crate's.
 
 use std::collections::HashSet;
 
 use crate::internal_result::Row;
 
 /// More of them are not told apart: any text may name one.
-const MAX_RELATIONS: usize = 1000;
+const MAX_RELATIONS: usize = 4000;
 
 /// PostgreSQL's NAMEDATALEN less its end.
 const NAME_BYTES: usize = 63;
@@ -17,7 +18,7 @@ const NAME_BYTES: usize = 63;
 /// with parsed bodies name, and gives up before PostgreSQL looks for a deadlock: a client that is changing the schema goes first.
 pub const BEFORE_QUERY: &str = "SET LOCAL jit = off; SET LOCAL lock_timeout = '100ms'";
 
-/// The names of these tables and views.
+/// The names of these tables, views and functions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ChangingRelations {
     /// In lower case, of ASCII letters, digits and `_`.
@@ -31,7 +32,7 @@ pub struct ChangingRelations {
 /// Words in the code of a function that may change the session, or that hide what it runs.
 const CHANGING_WORDS: &str = r"\m(set_config|setseed|pg_(try_)?advisory_(un)?lock\w*|dblink\w*|query_to_xml\w*|cursor_to_xml|execute|call|listen|unlisten|load|discard|prepare|deallocate|temp|temporary|pg_temp\w*|hold)\M|(^|;|>>|\m(begin|then|else|loop|atomic)\M)\s*(set|reset)\M";
 
-/// The query for them. A function changes the session if its code shows that it may, or cannot be read and is volatile, or names a
+/// The query for their names. A function changes the session if its code shows that it may, or cannot be read and is volatile, or names a
 /// function or a relation that does; a relation does if its triggers, rules, defaults, checks or policies do, or those of its partitions, of the views below it or of
 /// tables that refer to it.
 #[must_use]
@@ -66,18 +67,26 @@ pub fn query() -> String {
     const CALL: &str = "SELECT pg_catalog.concat(':funcid (',pg_catalog.string_agg(oid::pg_catalog.text,'|'),') ') FROM pg_catalog.pg_proc \
         WHERE oid OPERATOR(pg_catalog.<) 16384::pg_catalog.oid \
         AND proname OPERATOR(pg_catalog.~) '^(set_config|setseed|pg_(try_)?advisory_(un)?lock)'";
+    /// Its rule for UPDATE sets parameters. The `sql` crate tells texts that update it by name; this is for the views above it.
+    const SETTINGS: &str = "'pg_catalog.pg_settings'::pg_catalog.regclass::pg_catalog.oid";
+    /// It may be called without parentheses, as if it were a column (PostgreSQL: SQL Functions on Composite Types).
+    const AS_COLUMN: &str = "SELECT FROM pg_catalog.pg_proc p WHERE p.oid OPERATOR(pg_catalog.=) c.oid AND p.pronargs OPERATOR(pg_catalog.>) 0 \
+        AND p.pronargs OPERATOR(pg_catalog.-) p.pronargdefaults OPERATOR(pg_catalog.<=) 1 AND p.prokind OPERATOR(pg_catalog.<>) 'p'";
     format!(
         "WITH RECURSIVE code(oid,name,is_read,is_pure,body) AS MATERIALIZED({CODE}),\
          uses(kind,used,relation) AS MATERIALIZED({USES}),trees(relation,tree) AS MATERIALIZED({TREES}),\
          changing(kind,oid,name) AS((SELECT 'f',oid,name FROM code WHERE NOT is_pure AND (NOT is_read OR \
          pg_catalog.regexp_replace(body,'/[*].*?[*]/|--[^\\n]*',' ','g') OPERATOR(pg_catalog.~) '{CHANGING_WORDS}') \
          UNION ALL SELECT 'r',k.oid,pg_catalog.lower(k.relname::pg_catalog.text COLLATE \"C\") FROM trees t JOIN pg_catalog.pg_class k ON k.oid OPERATOR(pg_catalog.=) t.relation \
-         WHERE t.tree OPERATOR(pg_catalog.~) ({CALL})) \
+         WHERE t.tree OPERATOR(pg_catalog.~) ({CALL}) \
+         UNION ALL SELECT 'r',{SETTINGS},'pg_settings') \
          UNION SELECT x.kind,x.oid,x.name FROM changing b,LATERAL(SELECT 'f' AS kind,c.oid,c.name FROM code c \
          WHERE c.is_read AND pg_catalog.strpos(c.body,b.name) OPERATOR(pg_catalog.>) 0 \
          UNION ALL SELECT 'r',u.relation,pg_catalog.lower(k.relname::pg_catalog.text COLLATE \"C\") FROM uses u JOIN pg_catalog.pg_class k ON k.oid OPERATOR(pg_catalog.=) u.relation \
          WHERE u.kind OPERATOR(pg_catalog.=) b.kind AND u.used OPERATOR(pg_catalog.=) b.oid) x) \
-         SELECT DISTINCT pg_catalog.encode(pg_catalog.convert_to(name,'UTF8'),'hex') FROM changing WHERE kind OPERATOR(pg_catalog.=) 'r' LIMIT {}",
+         SELECT DISTINCT pg_catalog.encode(pg_catalog.convert_to(name,'UTF8'),'hex') FROM changing c \
+         WHERE kind OPERATOR(pg_catalog.=) 'r' AND oid OPERATOR(pg_catalog.<>) {SETTINGS} \
+         OR kind OPERATOR(pg_catalog.=) 'f' AND EXISTS({AS_COLUMN}) LIMIT {}",
         MAX_RELATIONS + 1
     )
 }

@@ -4,8 +4,7 @@
 //! PostgreSQL Error Codes.
 
 use wire::frame::{self, HEADER_BYTES};
-use wire::frontend::{self, Found};
-use wire::tag::{backend, frontend as tag};
+use wire::tag::backend;
 use wire::{error, sqlstate};
 
 /// An answer that has not said anything by then is passed on.
@@ -32,8 +31,19 @@ pub struct Refusal {
     pub cause: Cause,
     /// The standby's SQLSTATE and message.
     pub text: String,
-    /// The connection ends with it.
-    pub ends_connection: bool,
+    /// What comes of the connection.
+    pub connection: AfterRefusal,
+}
+
+/// What comes of a standby's connection behind a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterRefusal {
+    /// It goes on.
+    GoesOn,
+    /// The standby ends it.
+    EndedByStandby,
+    /// It is to be closed: the session may have some of its client's settings, of which the standby has refused one.
+    SettingsRefused,
 }
 
 /// What a refusal is due to.
@@ -41,16 +51,51 @@ pub struct Refusal {
 pub enum Cause {
     /// The statement writes after all, or asks for what a server in recovery has not.
     Statement,
-    /// The session asks for what no standby has, as serializable isolation.
+    /// The session asks for what no standby has, as serializable isolation, or for what this one does not have yet, as a role.
     Session,
     /// A conflict with what is replayed, the end of the standby, or something that it has not replayed yet.
     Moment,
 }
 
-impl FirstAnswer {
-    /// What the bytes since the request was sent are.
+impl Refusal {
+    /// A standby has answered a setting of its client's with an error of this body. Unless the standby ends, or what it replays was in the way, it
+    /// would refuse that again.
     #[must_use]
-    pub fn judge(bytes: &[u8]) -> FirstAnswer {
+    pub fn of_setting(body: &[u8]) -> Refusal {
+        if let Some(ending) = refusal(body).filter(Refusal::ends_connection) {
+            return ending;
+        }
+        let fields = error::parse(body);
+        let conflicts = [sqlstate::SERIALIZATION_FAILURE, sqlstate::DEADLOCK_DETECTED];
+        let is_conflict = conflicts.iter().any(|code| fields.code() == Some(code.as_bytes()));
+        let cause = if is_conflict { Cause::Moment } else { Cause::Session };
+        Refusal { cause, text: words(&fields), connection: AfterRefusal::SettingsRefused }
+    }
+
+    fn ends_connection(&self) -> bool {
+        self.connection == AfterRefusal::EndedByStandby
+    }
+}
+
+impl FirstAnswer {
+    /// The bytes are a complete answer that is passed on to the client. If false, [`FirstAnswer::judge`] decides.
+    #[inline]
+    #[must_use]
+    pub fn is_passed_whole(bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while let Ok(Some(header)) = frame::header(rest) {
+            if !says_nothing(header.tag) {
+                return header.tag != backend::ERROR && bytes.ends_with(&IDLE);
+            }
+            rest = rest.get(header.frame_bytes as usize..).unwrap_or_default();
+        }
+        false
+    }
+
+    /// What the bytes since the request was sent are. `leading_replies`: the number of replies, at their beginning, to settings that Weir has sent in front of the
+    /// request.
+    #[must_use]
+    pub fn judge(bytes: &[u8], mut leading_replies: usize) -> FirstAnswer {
         let mut at = 0;
         loop {
             let header = match frame::header(bytes.get(at..).unwrap_or_default()) {
@@ -61,6 +106,14 @@ impl FirstAnswer {
             let is_rest_to_come = bytes.len() < MAX_BYTES;
             let body = bytes.get(at + HEADER_BYTES..at + header.frame_bytes as usize);
             match (header.tag, body) {
+                (backend::ERROR, Some(body)) if leading_replies > 0 => {
+                    return FirstAnswer::Refused(Refusal::of_setting(body));
+                }
+                (tag, Some(_)) if leading_replies > 0 => {
+                    leading_replies -= usize::from(completes(tag));
+                    at += header.frame_bytes as usize;
+                }
+                (_, None) if leading_replies > 0 && is_rest_to_come => return FirstAnswer::Open,
                 (tag, _) if !says_nothing(tag) && tag != backend::ERROR => {
                     return ending(&bytes[at..]).map_or(FirstAnswer::Passed, FirstAnswer::Refused);
                 }
@@ -85,7 +138,7 @@ fn ending(mut bytes: &[u8]) -> Option<Refusal> {
         match header.tag {
             backend::READY => return None,
             backend::ERROR => {
-                return refusal(&message[HEADER_BYTES..]).filter(|refusal| refusal.ends_connection);
+                return refusal(&message[HEADER_BYTES..]).filter(Refusal::ends_connection);
             }
             _ => bytes = rest,
         }
@@ -93,7 +146,19 @@ fn ending(mut bytes: &[u8]) -> Option<Refusal> {
     None
 }
 
+/// The reply to a Parse, Bind, Execute or Close of a setting that Weir has sent in front of a request.
+fn completes(tag: u8) -> bool {
+    matches!(
+        tag,
+        backend::PARSE_COMPLETE
+            | backend::BIND_COMPLETE
+            | backend::COMMAND_COMPLETE
+            | backend::CLOSE_COMPLETE
+    )
+}
+
 /// What comes before the first row, and is the same from any server.
+#[inline]
 fn says_nothing(tag: u8) -> bool {
     matches!(
         tag,
@@ -111,7 +176,10 @@ fn says_nothing(tag: u8) -> bool {
 /// The refusal in the body of an ErrorResponse, if it is one.
 fn refusal(body: &[u8]) -> Option<Refusal> {
     let fields = error::parse(body);
-    let ends_connection = matches!(fields.severity(), Some(b"FATAL" | b"PANIC"));
+    let connection = match fields.severity() {
+        Some(b"FATAL" | b"PANIC") => AfterRefusal::EndedByStandby,
+        _ => AfterRefusal::GoesOn,
+    };
     let code = std::str::from_utf8(fields.code()?).ok()?;
     // A statement whose result has changed is prepared anew on the same server.
     if code == sqlstate::FEATURE_NOT_SUPPORTED && fields.field(b'R') == Some(b"RevalidateCachedQuery") {
@@ -132,37 +200,18 @@ fn refusal(body: &[u8]) -> Option<Refusal> {
         | sqlstate::INVALID_SCHEMA_NAME => Cause::Moment,
         _ => return None,
     };
-    let message = String::from_utf8_lossy(fields.message().unwrap_or_default());
-    Some(Refusal { cause, text: format!("{code}: {message}"), ends_connection })
+    Some(Refusal { cause, text: words(&fields), connection })
 }
 
-/// This request, which is whole, leaves a client as it was as long as nothing of its answer was passed on: it prepares and closes no statement that has a name.
-#[must_use]
-pub fn is_repeatable(request: &[u8]) -> bool {
-    let mut at = 0;
-    while at < request.len() {
-        let Ok(Some(header)) = frame::header(&request[at..]) else { return false };
-        let Some(body) = request.get(at + HEADER_BYTES..at + header.frame_bytes as usize) else {
-            return false;
-        };
-        let leaves_nothing = match header.tag {
-            tag::QUERY | tag::BIND | tag::DESCRIBE | tag::EXECUTE | tag::SYNC => true,
-            tag::PARSE => matches!(frontend::parse_name(body), Found::Yes((b"", _))),
-            tag::CLOSE => matches!(frontend::target(body), Found::Yes((b'P', _))),
-            _ => false,
-        };
-        if !leaves_nothing {
-            return false;
-        }
-        at += header.frame_bytes as usize;
-    }
-    true
+/// The SQLSTATE and message of an error.
+fn words(fields: &error::ErrorFields<'_>) -> String {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    format!("{}: {}", text(fields.code()), text(fields.message()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::encode;
 
     fn error(severity: &str, code: &str, routine: &str) -> Vec<u8> {
         let mut body = Vec::new();
@@ -185,24 +234,25 @@ mod tests {
     fn an_answer_is_told_by_its_first_row_or_error() {
         let before =
             [message(backend::PARSE_COMPLETE, b""), message(backend::ROW_DESCRIPTION, &[0, 0])].concat();
-        assert_eq!(FirstAnswer::judge(&before), FirstAnswer::Open);
+        assert_eq!(FirstAnswer::judge(&before, 0), FirstAnswer::Open);
         for (tag, body) in [
             (backend::DATA_ROW, &[0, 0][..]),
             (backend::COMMAND_COMPLETE, b"BEGIN\0"),
             (backend::COPY_OUT, b""),
         ] {
             let answer = [&before[..], &message(tag, body)].concat();
-            assert_eq!(FirstAnswer::judge(&answer), FirstAnswer::Passed);
+            assert_eq!(FirstAnswer::judge(&answer, 0), FirstAnswer::Passed);
         }
         let refused = [&before[..], &error("ERROR", "25006", "x")].concat();
         let expected = FirstAnswer::Refused(Refusal {
             cause: Cause::Statement,
             text: "25006: no".to_owned(),
-            ends_connection: false,
+            connection: AfterRefusal::GoesOn,
         });
-        assert_eq!(FirstAnswer::judge(&refused), expected);
+        assert_eq!(FirstAnswer::judge(&refused, 0), expected);
+        assert!(!FirstAnswer::is_passed_whole(&[&refused[..], &message(backend::READY, b"I")].concat()));
         for end in before.len()..refused.len() {
-            assert_eq!(FirstAnswer::judge(&refused[..end]), FirstAnswer::Open, "{end}");
+            assert_eq!(FirstAnswer::judge(&refused[..end], 0), FirstAnswer::Open, "{end}");
         }
     }
 
@@ -212,25 +262,28 @@ mod tests {
             [message(backend::DATA_ROW, &[0, 0]), message(backend::COMMAND_COMPLETE, b"SELECT 1\0")].concat();
         let ready = message(backend::READY, b"I");
         let end = error("FATAL", "57P01", "x");
-        let judged = FirstAnswer::judge(&[&rows[..], &end].concat());
-        assert!(matches!(&judged, FirstAnswer::Refused(refusal) if refusal.ends_connection), "{judged:?}");
+        let judged = FirstAnswer::judge(&[&rows[..], &end].concat(), 0);
+        assert!(matches!(&judged, FirstAnswer::Refused(refusal) if refusal.ends_connection()), "{judged:?}");
+        let whole = [&rows[..], &ready].concat();
+        assert!(FirstAnswer::is_passed_whole(&whole) && !FirstAnswer::is_passed_whole(&rows));
         for answer in [
-            [&rows[..], &ready].concat(),
+            whole,
             [&rows[..], &ready, &end].concat(),
             [&rows[..], &end[..end.len() - 1]].concat(),
             [&rows[..], &error("ERROR", "40001", "x"), &ready].concat(),
             [&rows[..], &error("FATAL", "53300", "x")].concat(),
         ] {
-            assert_eq!(FirstAnswer::judge(&answer), FirstAnswer::Passed);
+            assert_eq!(FirstAnswer::judge(&answer, 0), FirstAnswer::Passed);
         }
     }
 
     #[test]
     fn only_what_the_primary_would_not_say_is_a_refusal() {
-        let judge = |severity: &str, code: &str, routine: &str| match FirstAnswer::judge(&error(
-            severity, code, routine,
-        )) {
-            FirstAnswer::Refused(refusal) => Some((refusal.ends_connection, refusal.cause)),
+        let judge = |severity: &str, code: &str, routine: &str| match FirstAnswer::judge(
+            &error(severity, code, routine),
+            0,
+        ) {
+            FirstAnswer::Refused(refusal) => Some((refusal.ends_connection(), refusal.cause)),
             FirstAnswer::Open | FirstAnswer::Passed => None,
         };
         assert_eq!(judge("FATAL", "57P01", "x"), Some((true, Cause::Moment)));
@@ -246,26 +299,36 @@ mod tests {
     #[test]
     fn what_never_says_anything_is_passed_on() {
         let notice = message(backend::NOTICE, &vec![0; 2 * MAX_BYTES]);
-        assert_eq!(FirstAnswer::judge(&notice[..100]), FirstAnswer::Open);
-        assert_eq!(FirstAnswer::judge(&notice[..MAX_BYTES]), FirstAnswer::Passed);
-        assert_eq!(FirstAnswer::judge(&[backend::NOTICE, 0, 0, 0, 0]), FirstAnswer::Passed);
+        assert_eq!(FirstAnswer::judge(&notice[..100], 0), FirstAnswer::Open);
+        assert_eq!(FirstAnswer::judge(&notice[..MAX_BYTES], 0), FirstAnswer::Passed);
+        assert_eq!(FirstAnswer::judge(&[backend::NOTICE, 0, 0, 0, 0], 0), FirstAnswer::Passed);
     }
 
     #[test]
-    fn a_request_that_prepares_a_statement_is_not_repeatable() {
-        let said = |name: &[u8], close: u8| {
-            let mut bytes = Vec::new();
-            encode::parse(&mut bytes, name, b"select 1", &[]);
-            encode::bind_simple(&mut bytes, b"", name, &[]);
-            encode::execute(&mut bytes, b"", 0);
-            encode::close(&mut bytes, close, b"");
-            encode::sync(&mut bytes);
-            bytes
-        };
-        assert!(is_repeatable(&said(b"", b'P')));
-        assert!(!is_repeatable(&said(b"s", b'P')) && !is_repeatable(&said(b"", b'S')));
-        let mut query = Vec::new();
-        encode::query(&mut query, b"select 1");
-        assert!(is_repeatable(&query) && !is_repeatable(&query[..query.len() - 1]));
+    fn what_was_sent_in_front_of_a_request_is_not_its_answer() {
+        let one = [
+            message(backend::PARSE_COMPLETE, b""),
+            message(backend::BIND_COMPLETE, b""),
+            message(backend::DATA_ROW, &[0, 0]),
+            message(backend::COMMAND_COMPLETE, b"SELECT 1\0"),
+        ]
+        .concat();
+        let led = [&one[..], &one, &message(backend::CLOSE_COMPLETE, b"")].concat();
+        let row = message(backend::DATA_ROW, &[0, 0]);
+        for end in 0..=led.len() {
+            assert_eq!(FirstAnswer::judge(&led[..end], 7), FirstAnswer::Open, "{end}");
+        }
+        assert_eq!(FirstAnswer::judge(&[&led[..], &row].concat(), 7), FirstAnswer::Passed);
+        let is_refused =
+            |bytes: &[&[u8]]| matches!(FirstAnswer::judge(&bytes.concat(), 7), FirstAnswer::Refused(_));
+        assert!(is_refused(&[&led, &error("ERROR", "25006", "x")]));
+        assert!(is_refused(&[&one, &error("FATAL", "57P01", "x")]));
+        for (code, cause) in [("22023", Cause::Session), ("42704", Cause::Session), ("40001", Cause::Moment)]
+        {
+            let connection = AfterRefusal::SettingsRefused;
+            let of_setting = Refusal { cause, text: format!("{code}: no"), connection };
+            let judged = FirstAnswer::judge(&[&one[..], &error("ERROR", code, "x")].concat(), 7);
+            assert_eq!(judged, FirstAnswer::Refused(of_setting));
+        }
     }
 }

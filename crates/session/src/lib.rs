@@ -49,7 +49,7 @@ pub use cached_request::{AnswerEnd, CachedRequest, answer_end};
 pub use client_statements::{ClientStatements, Lookup};
 pub use description::Description;
 pub use fault::{ClientFault, ServerFault};
-pub use first_answer::{Cause, FirstAnswer, Refusal, is_repeatable};
+pub use first_answer::{AfterRefusal, Cause, FirstAnswer, Refusal};
 pub use internal_result::{InternalResult, Row};
 pub use learned_settings::LearnedSettings;
 pub use listening::Listening;
@@ -62,7 +62,9 @@ pub use replication::Replication;
 pub use reply::{ErrorSeen, ReplyContext, ReplyOutcome};
 pub(crate) use reply_queue::{PendingReply, Reader, ReplyQueue};
 pub use request::{ClientStream, FirstMessage, RequestContext, RequestOutcome, first_message};
-pub use request_routing::{RequestRouting, has_flush, request_end, request_routing};
+pub use request_routing::{
+    JudgedRequest, RequestRouting, TextJudge, TextRouting, has_flush, request_end, request_routing,
+};
 pub use resets::Reset;
 pub use server_identity::ServerIdentity;
 pub use server_login::{LoginContext, LoginStep, ServerInfo, ServerLogin};

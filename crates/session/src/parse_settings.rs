@@ -90,7 +90,7 @@ pub(crate) struct SettingsTable {
     positions: Vec<usize>,
     known: BTreeMap<(u64, Values), ParseSettings>,
     last_id: SettingsId,
-    /// With so many, those that nothing refers to are dropped.
+    /// From this number on, those that nothing refers to are dropped.
     most: usize,
 }
 

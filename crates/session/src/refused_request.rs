@@ -17,7 +17,7 @@ pub struct RefusedRequest {
 /// What becomes of its next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedMessage {
-    /// It is so many bytes, and is answered so.
+    /// It is this long, in bytes, and is answered like this.
     Done(usize, RefusedAnswer),
     /// It is not here to its end.
     Incomplete,

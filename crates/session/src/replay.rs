@@ -53,7 +53,7 @@ impl ReplayBuffer {
         matches!(self.state, RecordingState::Recording { .. })
     }
 
-    /// Whether so many bytes more may be kept.
+    /// Whether this many bytes more may be kept.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         self.copy.len() + bytes <= BYTES
     }

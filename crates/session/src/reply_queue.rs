@@ -118,13 +118,7 @@ impl ReplyQueue {
     #[inline(never)]
     pub(crate) fn keeps_next(&self, is_at_rest: bool) -> bool {
         let may_go_on = self.ends && !self.is_held && self.len() < UNANSWERED_MAX;
-        !may_go_on || is_at_rest || self.is_behind_request()
-    }
-
-    /// A request is unanswered, and all of it was sent.
-    fn is_behind_request(&self) -> bool {
-        let mut newest = self.queue.iter().rev().skip_while(|pending| **pending == PendingReply::CopyEnd);
-        newest.next().is_some_and(|pending| pending.ends_with_ready())
+        !may_go_on || is_at_rest || self.awaits_ready()
     }
 
     #[inline]
@@ -148,7 +142,7 @@ impl ReplyQueue {
 
     /// The number of the oldest reply owed once a request that has to wait now may be looked at again.
     pub(crate) fn awaited(&self) -> u64 {
-        if self.ends && self.is_behind_request() {
+        if self.ends && self.awaits_ready() {
             self.next_number()
         } else if self.is_full() {
             self.answered + (self.queue.len() as u64 / 2).max(1)
@@ -221,9 +215,10 @@ impl ReplyQueue {
         self.queue.back().is_none_or(|pending| pending.ends_with_ready())
     }
 
-    /// A reply is owed, and the newest ends with ReadyForQuery.
+    /// A reply is owed, and the newest ends with ReadyForQuery. An entry for the end of a copy is passed over: it ends no request.
     pub(crate) fn awaits_ready(&self) -> bool {
-        self.queue.back().is_some_and(|pending| pending.ends_with_ready())
+        let mut newest = self.queue.iter().rev().skip_while(|pending| **pending == PendingReply::CopyEnd);
+        newest.next().is_some_and(|pending| pending.ends_with_ready())
     }
 
     /// The number of the entry that is pushed next.
@@ -247,6 +242,11 @@ impl ReplyQueue {
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// How many replies are owed to settings, before all others.
+    pub(crate) fn leading_settings(&self) -> usize {
+        self.queue.iter().take_while(|pending| **pending == PendingReply::LeadingSetting).count()
     }
 
     /// The oldest reply owed.

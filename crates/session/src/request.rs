@@ -215,7 +215,7 @@ impl Step<'_, '_> {
         RequestOutcome::All
     }
 
-    /// Passes over so many bytes of a frame that was replaced; what follows them in it is passed on.
+    /// Passes over bytes of a frame that was replaced; what follows them in it is passed on.
     #[inline(always)]
     fn drop_front(&mut self, header: Header, rest: &[u8], bytes: usize, at: Boundary, out: &mut impl Output) {
         self.flush(out); // The end of a frame that began in earlier input is never dropped with it.
@@ -273,7 +273,7 @@ impl Step<'_, '_> {
         true
     }
 
-    /// So many bytes of a message, or what is left of it, are passed on from here; moves over as many of them as are here.
+    /// Bytes of a message, or what is left of it, are passed on from here; moves over as many of them as are here.
     #[inline(always)]
     fn begin(&mut self, bytes: u32, at: Boundary) {
         self.at += self.server.request_stream.begin(at, bytes, self.input.len() - self.at);
@@ -502,7 +502,7 @@ impl Step<'_, '_> {
         if matches!(header.tag, tag::PARSE | tag::BIND) && self.is_to_be_whole(header, rest) {
             return RequestAction::Hold;
         }
-        if self.context.statements_max == 0 || self.server.copy.is_reading() {
+        if self.context.statements_max == 0 || !self.server.copy.is_at_rest() && self.is_among_copy_data() {
             return self.as_is(header, rest);
         }
         let whole = rest.len().min(header.frame_bytes as usize);
@@ -512,6 +512,12 @@ impl Step<'_, '_> {
             RequestAction::Hold if complete => RequestAction::Stop(ClientFault::Malformed.into()),
             action => action,
         }
+    }
+
+    /// The server reads a COPY, or what is sent is skipped unless it has ignored a Sync of a copy that failed.
+    #[cold]
+    fn is_among_copy_data(&self) -> bool {
+        self.server.copy.is_reading() || self.server.copy.is_in_doubt() && self.server.skipping.is_on()
     }
 
     /// Its names are the server's. A Parse among the data of a copy is executed if that has failed before.

@@ -1,14 +1,14 @@
 //! Whether a client's request may run on a standby (`read_write_split`).
 //!
-//! Owns where a request ends, and that all of its texts only read: a Query, or the messages of the extended protocol up to Sync, as far as they
-//! are here. What of a text reads is the `sql` crate's.
+//! Owns where a request ends, that all of its texts only read, and whether it can be repeated: a Query, or the messages of the extended protocol up to Sync, as
+//! far as they are here. What of a text reads is the `sql` crate's.
 
 use sql::{RouteHint, Routing, route_hint};
 use wire::frame::{self, HEADER_BYTES};
 use wire::frontend::{self, Found};
 use wire::tag::frontend as tag;
 
-use crate::{ClientStatements, StatementRegistry};
+use crate::{ClientStatements, StatementId, StatementRegistry};
 
 /// What a request is for the choice between a primary and its standbys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,73 +27,124 @@ pub enum RequestRouting {
     Write,
 }
 
+/// A request that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JudgedRequest {
+    /// What it is.
+    pub routing: RequestRouting,
+    /// Where it ends, in bytes from its beginning, if it was looked at that far.
+    pub end: Option<usize>,
+    /// It leaves a client as it was as long as nothing of its answer was passed on, for it prepares and closes no statement that has a name. False if it was not
+    /// looked at to its end.
+    pub is_repeatable: bool,
+}
+
+impl JudgedRequest {
+    /// It may write, and was not looked at to its end.
+    pub const WRITE: JudgedRequest = JudgedRequest::without_end(RequestRouting::Write);
+
+    /// It was not looked at to its end.
+    #[must_use]
+    pub const fn without_end(routing: RequestRouting) -> JudgedRequest {
+        JudgedRequest { routing, end: None, is_repeatable: false }
+    }
+}
+
+/// What one text of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextRouting {
+    /// What a comment says.
+    hint: Option<RouteHint>,
+    routing: Routing,
+}
+
+impl TextRouting {
+    /// `routing` says what a text without a hint is.
+    #[inline]
+    pub fn of(text: &[u8], routing: impl FnOnce(&[u8]) -> Routing) -> TextRouting {
+        let hint = route_hint(text);
+        let routing = match hint {
+            Some(RouteHint::Primary) => Routing::Write,
+            Some(RouteHint::Standby) => Routing::Read,
+            None => routing(text),
+        };
+        TextRouting { hint, routing }
+    }
+}
+
+/// Says what texts are.
+pub trait TextJudge {
+    /// What this text is.
+    fn text(&mut self, text: &[u8]) -> TextRouting;
+
+    /// The same of a prepared statement of the registry, which may be remembered by its number.
+    fn statement(&mut self, statement: StatementId, registry: &StatementRegistry) -> Option<TextRouting> {
+        registry.rest(statement).map(|text| self.text(text))
+    }
+}
+
+/// Says what texts without a hint are.
+impl<F: FnMut(&[u8]) -> Routing> TextJudge for F {
+    fn text(&mut self, text: &[u8]) -> TextRouting {
+        TextRouting::of(text, self)
+    }
+}
+
 /// What the first request of these bytes is. `names` are the client's prepared statements, and whether those that it prepares can be used on
-/// any server; `routing` says what a text without a hint is.
+/// any server.
 #[must_use]
 pub fn request_routing(
     bytes: &[u8],
     (names, maps_names): (Option<&ClientStatements>, bool),
     registry: &StatementRegistry,
-    routing: impl FnMut(&[u8]) -> Routing,
-) -> RequestRouting {
+    judge: &mut impl TextJudge,
+) -> JudgedRequest {
     let mut request = Request {
         names,
         registry,
-        routing,
+        judge,
         found: None,
         hint: None,
         parsed: Vec::new(),
         maps_names,
         binds_unnamed: false,
         is_bound: false,
+        is_repeatable: true,
     };
     let mut at = 0;
     loop {
-        let Ok(Some(header)) = frame::header(&bytes[at..]) else { return RequestRouting::Write };
+        let Ok(Some(header)) = frame::header(&bytes[at..]) else {
+            return JudgedRequest::WRITE;
+        };
         let end = at + header.frame_bytes as usize;
-        let Some(body) = bytes.get(at + HEADER_BYTES..end) else { return RequestRouting::Write };
+        let Some(body) = bytes.get(at + HEADER_BYTES..end) else {
+            return JudgedRequest::WRITE;
+        };
         match header.tag {
             tag::QUERY if at == 0 => {
-                request.note_text(body);
-                return request.ends();
+                let found = request.judge.text(body);
+                request.note(found);
+                return request.ends(end);
             }
-            tag::SYNC => return request.ends(),
-            tag::PARSE => {
-                let Found::Yes((name, rest)) = frontend::parse_name(body) else {
-                    return RequestRouting::Write;
-                };
-                request.note_text(&body[rest..]);
-                request.parsed.push(name);
+            tag::SYNC => return request.ends(end),
+            frame_tag => {
+                if request.look_at(frame_tag, body).is_none() {
+                    return JudgedRequest::WRITE;
+                }
             }
-            tag::BIND => {
-                let Found::Yes((_, name, _)) = frontend::bind_names(body) else {
-                    return RequestRouting::Write;
-                };
-                request.note_statement(name);
-                request.is_bound = true;
-                request.binds_unnamed |= name.is_empty();
-            }
-            tag::DESCRIBE => match frontend::target(body) {
-                Found::Yes((b'S', name)) => request.note_statement(name),
-                Found::Yes(_) => {}
-                _ => return RequestRouting::Write,
-            },
-            tag::EXECUTE if request.is_bound => {}
-            tag::CLOSE | tag::FLUSH => {}
-            _ => return RequestRouting::Write,
         }
         if request.found == Some(Routing::Write) {
-            return request.writes();
+            return JudgedRequest::without_end(request.writes());
         }
         at = end;
     }
 }
 
 /// A request as far as it has been looked at.
-struct Request<'a, F> {
+struct Request<'a, J> {
     names: Option<&'a ClientStatements>,
     registry: &'a StatementRegistry,
-    routing: F,
+    judge: &'a mut J,
     /// What its texts are together.
     found: Option<Routing>,
     /// What a comment says.
@@ -105,18 +156,38 @@ struct Request<'a, F> {
     /// The unnamed statement is used.
     binds_unnamed: bool,
     is_bound: bool,
+    is_repeatable: bool,
 }
 
-impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
-    fn note_text(&mut self, text: &[u8]) {
-        let hint = route_hint(text);
-        self.hint = hint.or(self.hint);
-        let found = match hint {
-            Some(RouteHint::Primary) => Routing::Write,
-            Some(RouteHint::Standby) => Routing::Read,
-            None => (self.routing)(text),
-        };
-        self.note(found);
+impl<'a, J: TextJudge> Request<'a, J> {
+    /// A message of the extended protocol in front of its end; None if it may do anything.
+    #[inline]
+    fn look_at(&mut self, frame_tag: u8, body: &'a [u8]) -> Option<()> {
+        match frame_tag {
+            tag::PARSE => {
+                let Found::Yes((name, rest)) = frontend::parse_name(body) else { return None };
+                let found = self.judge.text(&body[rest..]);
+                self.note(found);
+                self.parsed.push(name);
+                self.is_repeatable &= name.is_empty();
+            }
+            tag::BIND => {
+                let Found::Yes((_, name, _)) = frontend::bind_names(body) else { return None };
+                self.note_statement(name);
+                self.is_bound = true;
+                self.binds_unnamed |= name.is_empty();
+            }
+            tag::DESCRIBE => match frontend::target(body) {
+                Found::Yes((b'S', name)) => self.note_statement(name),
+                Found::Yes(_) => {}
+                _ => return None,
+            },
+            tag::EXECUTE if self.is_bound => {}
+            tag::CLOSE => self.is_repeatable &= matches!(frontend::target(body), Found::Yes((b'P', _))),
+            tag::FLUSH => self.is_repeatable = false,
+            _ => return None,
+        }
+        Some(())
     }
 
     /// A statement of this name is used.
@@ -125,18 +196,17 @@ impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
             return;
         }
         let statement = self.names.and_then(|names| names.expected(name));
-        match statement.and_then(|statement| self.registry.rest(statement)) {
-            Some(text) => self.note_text(text),
-            None => self.note(Routing::Write),
-        }
+        let found = statement.and_then(|id| self.judge.statement(id, self.registry));
+        self.note(found.unwrap_or(TextRouting { hint: None, routing: Routing::Write }));
     }
 
-    fn note(&mut self, text: Routing) {
-        self.found = Some(match (self.found, text) {
-            (None, text) => text,
+    fn note(&mut self, TextRouting { hint, routing }: TextRouting) {
+        self.hint = hint.or(self.hint);
+        self.found = Some(match (self.found, routing) {
+            (None, routing) => routing,
             (Some(Routing::Read), Routing::ReadOnlyTransaction)
             | (Some(Routing::ReadOnlyTransaction), Routing::Read) => Routing::ReadOnlyTransaction,
-            (Some(found), text) if found == text => text,
+            (Some(found), routing) if found == routing => routing,
             _ => Routing::Write,
         });
     }
@@ -146,7 +216,11 @@ impl<F: FnMut(&[u8]) -> Routing> Request<'_, F> {
         self.parsed.iter().any(|name| if name.is_empty() { !self.binds_unnamed } else { !self.maps_names })
     }
 
-    fn ends(&self) -> RequestRouting {
+    fn ends(&self, end: usize) -> JudgedRequest {
+        JudgedRequest { routing: self.routing(), end: Some(end), is_repeatable: self.is_repeatable }
+    }
+
+    fn routing(&self) -> RequestRouting {
         if self.leaves_statement() {
             return RequestRouting::Write;
         }
@@ -202,4 +276,52 @@ fn is_followed(frame_tag: u8) -> bool {
             | tag::COPY_DONE
             | tag::COPY_FAIL
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::encode;
+
+    fn judged(bytes: &[u8]) -> JudgedRequest {
+        let mut reads = |_: &[u8]| Routing::Read;
+        request_routing(bytes, (None, true), &StatementRegistry::default(), &mut reads)
+    }
+
+    #[test]
+    fn a_request_that_prepares_a_statement_is_not_repeatable() {
+        let said = |name: &[u8], close: u8| {
+            let mut bytes = Vec::new();
+            encode::parse(&mut bytes, name, b"select 1", &[]);
+            encode::bind_simple(&mut bytes, b"", name, &[]);
+            encode::execute(&mut bytes, b"", 0);
+            encode::close(&mut bytes, close, b"");
+            encode::sync(&mut bytes);
+            bytes
+        };
+        let is_repeatable = |bytes: &[u8]| judged(bytes).is_repeatable;
+        assert!(is_repeatable(&said(b"", b'P')));
+        assert!(!is_repeatable(&said(b"s", b'P')) && !is_repeatable(&said(b"", b'S')));
+        let mut query = Vec::new();
+        encode::query(&mut query, b"select 1");
+        assert!(is_repeatable(&query) && !is_repeatable(&query[..query.len() - 1]));
+        let mut flushed = Vec::new();
+        encode::flush(&mut flushed);
+        encode::sync(&mut flushed);
+        assert!(!is_repeatable(&flushed), "its client waits for answers before it is whole");
+    }
+
+    #[test]
+    fn a_request_ends_with_its_query_or_sync() {
+        let mut bytes = Vec::new();
+        encode::parse(&mut bytes, b"", b"select 1", &[]);
+        encode::bind_simple(&mut bytes, b"", b"", &[]);
+        assert_eq!(judged(&bytes), JudgedRequest::WRITE, "not all of it is here");
+        encode::sync(&mut bytes);
+        let end = bytes.len();
+        encode::query(&mut bytes, b"select 2");
+        let expected = JudgedRequest { routing: RequestRouting::Read, end: Some(end), is_repeatable: true };
+        assert_eq!(judged(&bytes), expected);
+        assert_eq!(judged(&bytes[end..]).end, Some(bytes.len() - end));
+    }
 }

@@ -50,7 +50,7 @@ uses(class, oid, used_class, used) AS MATERIALIZED (
     WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.oid OPERATOR(pg_catalog.<>) p.prosupport::pg_catalog.oid
   UNION ALL SELECT 't', d.objid, d.class, d.oid FROM depends d WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_type'::pg_catalog.regclass AND d.class OPERATOR(pg_catalog.<>) 'f'
   UNION ALL SELECT 'r', d.objid, 't', d.oid FROM depends d JOIN pg_catalog.pg_class k ON k.oid OPERATOR(pg_catalog.=) d.objid
-    WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND d.class OPERATOR(pg_catalog.=) 't' AND k.relkind OPERATOR(pg_catalog.=) 'c'
+    WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND d.class OPERATOR(pg_catalog.=) 't'
   UNION ALL SELECT 't', oid, 't', typbasetype FROM pg_catalog.pg_type WHERE typtype OPERATOR(pg_catalog.=) 'd'
   UNION ALL SELECT 't', oid, 'r', typrelid FROM pg_catalog.pg_type WHERE typrelid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid
   UNION ALL SELECT 'r', inhparent, 'r', inhrelid FROM pg_catalog.pg_inherits
@@ -62,6 +62,8 @@ uses(class, oid, used_class, used) AS MATERIALIZED (
   UNION ALL SELECT 'c', oid, 'f', castfunc FROM pg_catalog.pg_cast WHERE oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid
   UNION ALL SELECT 't', casttarget, 'c', oid FROM pg_catalog.pg_cast WHERE oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid AND castcontext OPERATOR(pg_catalog.<>) 'i'
   UNION ALL SELECT 'f', w.oid, o.class, o.oid FROM words w JOIN objects o ON o.name OPERATOR(pg_catalog.=) w.word WHERE o.oid OPERATOR(pg_catalog.<>) w.oid
+  UNION ALL SELECT 'f', p.oid, 'o', o.oid FROM pg_catalog.pg_operator o JOIN functions g ON g.oid OPERATOR(pg_catalog.=) o.oprcode::pg_catalog.oid AND (g.is_bad OR g.is_readable) JOIN functions f ON f.is_own AND f.is_readable JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) f.oid
+    WHERE o.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid AND pg_catalog.strpos(p.prosrc, o.oprname::pg_catalog.text) OPERATOR(pg_catalog.>) 0
   UNION ALL SELECT 'f', p.oid, o.class, o.oid FROM objects o JOIN functions f ON f.is_own AND f.is_readable JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) f.oid
     WHERE o.name OPERATOR(pg_catalog.~) '[^a-z0-9_]' AND pg_catalog.strpos(pg_catalog.lower(p.prosrc COLLATE "pg_catalog"."C"), o.name) OPERATOR(pg_catalog.>) 0),
 bad(class, oid) AS (

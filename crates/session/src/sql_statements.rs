@@ -75,7 +75,7 @@ impl SqlStatements {
         self.list.is_none()
     }
 
-    /// There are more than so many.
+    /// There are more than the limit.
     pub(crate) fn is_more_than(&self, most: usize) -> bool {
         self.list.as_ref().is_some_and(|list| list.len() > most)
     }

@@ -33,6 +33,8 @@ impl Effects {
     pub(crate) const SEQUENCES: Effects = Effects(1024);
     /// It asks for what `nextval` has left in the session, by `currval` or `lastval`.
     pub(crate) const SEQUENCE_VALUES: Effects = Effects(2048);
+    /// It may be a COPY from the client.
+    pub(crate) const COPIES: Effects = Effects(4096);
     /// What may have to be done before it is sent.
     pub(crate) const PREPARED_FOR: Effects = Effects::NAMES.and(Effects::SEQUENCE_VALUES);
     /// What of these [`sql::hidden_effect`] finds.
@@ -44,8 +46,11 @@ impl Effects {
     /// What follows in the same session may meet something else than what was there before.
     pub(crate) const ALTERING: Effects = Effects::SETTINGS.and(Effects::STATEMENTS);
     /// Those of a statement whose text is not known.
-    pub(crate) const ALL: Effects =
-        Effects::CALLS.and(Effects::ALTERING).and(Effects::UNSEEN).and(Effects::ANYTHING);
+    pub(crate) const ALL: Effects = Effects::CALLS
+        .and(Effects::ALTERING)
+        .and(Effects::UNSEEN)
+        .and(Effects::ANYTHING)
+        .and(Effects::COPIES);
 
     #[inline]
     pub(crate) const fn and(self, other: Effects) -> Effects {
@@ -160,6 +165,8 @@ fn effects_of_command(text: &[u8]) -> Option<Effects> {
         SETS
     } else if any(&[b"begin", b"start", b"savepoint", b"release"]) || text.first() == Some(&0) {
         Effects::NONE
+    } else if any(&[b"copy", b"execute"]) {
+        Effects::CALLS.and(Effects::COPIES)
     } else {
         Effects::CALLS
     })
@@ -354,8 +361,23 @@ mod tests {
             (b"select U&'\\0061'\0", false),
         ] {
             let known = if runs { Effects::CALLS.and(Effects::UNSEEN) } else { Effects::CALLS };
-            let seen = Effects(effects_of_whole(text).0 & !Effects::NOTED.and(Effects::NAMES).0);
+            let others = Effects::NOTED.and(Effects::NAMES).and(Effects::COPIES);
+            let seen = Effects(effects_of_whole(text).0 & !others.0);
             assert_eq!(seen, known, "{}", String::from_utf8_lossy(text));
+        }
+    }
+
+    #[test]
+    fn what_may_copy_from_the_client_is_known_by_its_first_word() {
+        for (text, copies) in [
+            (&b"copy t from stdin\0"[..], true),
+            (b" /* all */ COPY t FROM STDIN\0", true),
+            (b"execute c\0", true),
+            (b"select copy from t\0", false),
+            (b"insert into copy values (1)\0", false),
+        ] {
+            let found = effects_of_whole(text).any(Effects::COPIES);
+            assert_eq!(found, copies, "{}", String::from_utf8_lossy(text));
         }
     }
 

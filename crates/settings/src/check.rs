@@ -309,6 +309,14 @@ mod tests {
         let found = lines("a", "pool_mode=transaction session_state=virtual");
         assert!(found.len() == 1 && found[0].contains("query_cache_user"), "{found:?}");
         assert!(lines("*", follows)[0].contains("name the database"));
+        for target in ["standby", "read-only", "prefer-standby"] {
+            let errors = |cache: &str| {
+                let entry = format!("a = host=h {follows} query_cache={cache} target_session_attrs={target}");
+                reported(&format!("[databases]\n{entry}\n[pgbouncer]\n")).2
+            };
+            assert_eq!((errors("1MB"), errors("0")), (1, 0), "{target}");
+        }
+        assert_eq!(lines("a", &format!("{follows} target_session_attrs=read-write")), [""; 0]);
     }
 
     #[test]

@@ -209,17 +209,31 @@ impl Database {
         }
     }
 
+    /// It has several hosts, or Patroni's, and which of them are primaries and standbys matters.
+    #[must_use]
+    pub fn has_roles(&self) -> bool {
+        let asks_for_role = self.target_session_attrs != TargetSessionAttrs::Any;
+        self.patroni().is_some() || (self.host.len() > 1 && (asks_for_role || self.read_write_split))
+    }
+
     /// Its hosts are Patroni's members, and Patroni has not answered yet.
     #[must_use]
     pub fn awaits_members(&self) -> bool {
         self.follows_members && self.host.is_empty()
     }
 
-    /// What its connections go to, where that is at odds with a primary for writes (`read_write_split`).
-    pub(crate) fn refuses_split(&self) -> Option<TargetSessionAttrs> {
+    /// Why its connections have to go to a primary, where `target_session_attrs` says something else.
+    pub(crate) fn primary_is_needed(&self) -> Option<&'static str> {
         use TargetSessionAttrs::{Any, Primary, ReadWrite};
-        let leads_to_primary = matches!(self.target_session_attrs, Any | Primary | ReadWrite);
-        (self.read_write_split && !leads_to_primary).then_some(self.target_session_attrs)
+        if matches!(self.target_session_attrs, Any | Primary | ReadWrite) {
+            None
+        } else if self.read_write_split {
+            Some("read_write_split sends writes to the primary")
+        } else if self.query_cache > 0 {
+            Some("query_cache keeps answers of the primary")
+        } else {
+            None
+        }
     }
 
     /// The fallback for the requested name: `dbname` is that name unless the entry sets one.
@@ -267,7 +281,7 @@ rows! {
     max_replica_lag: ReplicaLag, "0", Reload, "A standby that is further behind serves no reads: seconds, or bytes of WAL with a unit (16MB); 0 is no limit.", own;
     weight: WeightList, "1", Reload, "Shares of the reads that the hosts get as standbys: one number for all or, with commas between them, one for each (0 to 1000); 0 is none.", own;
     query_cache: Size, "0", Reload, "Memory for answers to reads that are used again until the primary's changes say otherwise, in bytes with a unit (64MB); 0 is none.", own;
-    query_cache_max_staleness: Seconds, "1", Reload, "An answer is used again only if Weir has all changes of the primary until so many seconds ago.", own;
+    query_cache_max_staleness: Seconds, "1", Reload, "An answer is used again only if Weir has all changes of the primary up to this many seconds ago.", own;
     query_cache_user: Text, unset, Reload, "User that follows the primary's changes for query_cache: it needs REPLICATION, and its password is in auth_file; unless given, `user`.", own;
     user: Text, unset, Reconnect, "Logs in to the server as this user, regardless of the client's.";
     password: Text, unset, Reconnect, "Password of `user`; unless given, the one in auth_file.";

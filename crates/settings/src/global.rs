@@ -188,7 +188,7 @@ live {
         "Weir's own. The id of this node in its fleet: letters, digits, dots, hyphens and underscores, and no other node's. Empty is the name of the host.",
         own;
     fleet_nodes: u32, Positive, "3", Reload,
-        "Weir's own. How many nodes the fleet has at most: so many times fleet_min_servers is set aside of each shared limit. The same on all nodes.",
+        "Weir's own. How many nodes the fleet has at most: this many times fleet_min_servers is set aside of each shared limit. The same on all nodes.",
         own;
     fleet_peer_tls_ca_file: Option<String>, Text, "", Reload,
         "Weir's own. Certificates (PEM) by which the other nodes' are checked, with the host in their fleet_address, when cancel requests are forwarded to them; with it, they are forwarded by TLS only. Empty: by TLS to nodes that offer it (client_tls_sslmode), unchecked, else in plain text.",
@@ -353,7 +353,7 @@ live {
         "Clients of a pool that may wait for a server connection at the same time; a further one is refused (SQLSTATE 53300), with a time after which it may try again, and goes on if its request is here to its end. 0 is no limit.",
         own;
     queue_target: Duration, Seconds, "0", Reload,
-        "While a pool's queue has not been empty for 0.1 s, clients that have waited for longer than so many seconds are refused as with queue_limit, so that those that are served are served in time. 0 is never.",
+        "While a pool's queue has not been empty for 0.1 s, clients that have waited for longer than this many seconds are refused as with queue_limit, so that those that are served are served in time. 0 is never.",
         own;
     quota_query_interval: Duration, PositiveSeconds, "60", Reload,
         "Weir's own. How often PostgreSQL is asked for what quotas need to know: the members of roles that are groups, and how much storage and temporary files databases and users have (docs/quotas.md). RELOAD asks at once.",

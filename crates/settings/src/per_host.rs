@@ -48,7 +48,7 @@ impl PerHost {
         other.copied().unwrap_or(self.first)
     }
 
-    /// Whether they can belong to so many hosts.
+    /// Whether they can belong to this many hosts.
     #[must_use]
     pub fn fit(&self, hosts: usize) -> bool {
         self.others.is_empty() || self.others.len() + 1 == hosts

@@ -16,12 +16,12 @@ pub enum ReplicaLag {
     Unlimited,
     /// What was written before this time has been replayed.
     Time(Duration),
-    /// So many bytes of WAL have not been replayed.
+    /// The bytes of WAL that have not been replayed.
     Bytes(u64),
 }
 
 impl ReplicaLag {
-    /// A standby that is so many bytes and so long behind may serve reads; one whose lag is not known may if there is no limit.
+    /// A standby that is this many bytes and this long behind may serve reads; one whose lag is not known may if there is no limit.
     #[must_use]
     pub fn allows(self, lag: Option<(u64, Duration)>) -> bool {
         match (self, lag) {

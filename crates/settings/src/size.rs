@@ -7,7 +7,7 @@ use crate::value::{BadValue, Codec, ValueKind};
 /// The units, as they are written, and the powers of two that they stand for.
 const UNITS: [(&str, u32); 5] = [("TB", 40), ("GB", 30), ("MB", 20), ("kB", 10), ("B", 0)];
 
-/// So many bytes; None if the text is no whole number with a unit, in any case.
+/// A number of bytes; None if the text is no whole number with a unit, in any case.
 pub(crate) fn parse(text: &str) -> Option<Result<u64, BadValue>> {
     let lower = text.trim().to_ascii_lowercase();
     let with_unit = |(unit, shift): &(&str, u32)| {

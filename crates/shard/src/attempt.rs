@@ -2,7 +2,7 @@
 //!
 //! Owns the copy of the request, and the answer until it says something. What is a refusal is `session`'s; what comes of one, `link::repeat`'s; what is stored, `link::cached`'s.
 
-use session::{Cause, FirstAnswer, Refusal, is_repeatable};
+use session::{Cause, FirstAnswer, Refusal};
 
 /// A longer request is not copied.
 const MAX_REQUEST_BYTES: usize = 8 * 1024;
@@ -12,6 +12,8 @@ const MAX_REQUEST_BYTES: usize = 8 * 1024;
 pub(crate) struct Attempt {
     state: State,
     request: Vec<u8>,
+    /// The number of replies, before the answer, to settings that were sent in front of the request.
+    leading_replies: usize,
     /// The beginning of the answer, which says nothing yet.
     answer: Vec<u8>,
 }
@@ -43,16 +45,25 @@ pub(crate) enum Answer {
 }
 
 impl Attempt {
-    /// This request has been sent, all of it. `unread`: the beginning of a message that came before, which is looked at with what comes next; None if the client
+    /// Whether a request of this length is copied.
+    pub(crate) fn may_have(bytes: usize) -> bool {
+        bytes <= MAX_REQUEST_BYTES
+    }
+
+    /// This request, which can be repeated, has been sent, all of it. `leading_replies`: the number of replies owed to settings that were sent in front of it. `unread`: the beginning of a message that came before, which is looked at with what comes next; None if the client
     /// has a part of it.
-    pub(crate) fn begin(&mut self, request: &[u8], unread: impl FnOnce() -> Option<Vec<u8>>) {
+    pub(crate) fn begin(
+        &mut self,
+        request: &[u8],
+        leading_replies: usize,
+        unread: impl FnOnce() -> Option<Vec<u8>>,
+    ) {
         self.request.clear();
         self.answer.clear(); // An attempt that was given up may have left some.
-        if request.len() <= MAX_REQUEST_BYTES
-            && is_repeatable(request)
+        if Attempt::may_have(request.len())
             && let Some(unread) = unread()
         {
-            self.answer = unread;
+            (self.answer, self.leading_replies) = (unread, leading_replies);
             self.request.extend_from_slice(request);
             self.state = State::Open { recorded: false };
         }
@@ -83,6 +94,19 @@ impl Attempt {
         self.state = State::Over;
     }
 
+    /// True if the server has sent this, which is all of an answer and the client's, and nothing before it. False changes nothing.
+    #[inline]
+    pub(crate) fn passes_at_once(&mut self, bytes: &[u8]) -> bool {
+        let passes = self.state == State::Open { recorded: false }
+            && self.answer.is_empty()
+            && self.leading_replies == 0
+            && FirstAnswer::is_passed_whole(bytes);
+        if passes {
+            self.state = State::Over;
+        }
+        passes
+    }
+
     /// The server has sent this.
     pub(crate) fn answered(&mut self, bytes: &[u8]) -> Answer {
         let recorded = match self.state {
@@ -94,7 +118,7 @@ impl Attempt {
         if !is_first {
             self.answer.extend_from_slice(bytes);
         }
-        match FirstAnswer::judge(if is_first { bytes } else { &self.answer }) {
+        match FirstAnswer::judge(if is_first { bytes } else { &self.answer }, self.leading_replies) {
             FirstAnswer::Open if is_first => {
                 self.answer.extend_from_slice(bytes);
                 Answer::Open

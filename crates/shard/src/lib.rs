@@ -283,8 +283,12 @@ impl ShardState {
             Some(Conn::Server(server)) => {
                 server.unsent |= unsent;
                 match server.phase {
-                    server::Phase::Linked(client) if !server.attempt.is_open() => {
-                        relay::linked_server_received(&mut self.core, conn, client, bytes)
+                    server::Phase::Linked(client) => {
+                        if server.attempt.is_open() {
+                            relay::attempt_answered(&mut self.core, conn, client, bytes);
+                        } else {
+                            relay::linked_server_received(&mut self.core, conn, client, bytes);
+                        }
                     }
                     _ => self.server_received(conn, bytes),
                 }
@@ -330,13 +334,11 @@ impl ShardState {
             server::Phase::InternalQuery(_) | server::Phase::Idle | server::Phase::AwaitingCancel => {
                 internal_query::unlinked_server_received(&mut self.core, conn, bytes);
             }
-            server::Phase::Linked(client) => {
-                relay::attempt_answered(&mut self.core, conn, client, bytes);
-            }
             server::Phase::Listening => listener::received(&mut self.core, conn, bytes),
             server::Phase::AskedTls => servers::server_answers_tls(&mut self.core, conn, bytes),
             server::Phase::Connecting
             | server::Phase::Handshake
+            | server::Phase::Linked(_)
             | server::Phase::Leaving { .. }
             | server::Phase::Closing => {}
         }

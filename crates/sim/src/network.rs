@@ -68,7 +68,7 @@ pub(crate) struct Network {
 struct Pipe {
     /// Written and not yet read.
     bytes: VecDeque<u8>,
-    /// So many of them may be read now.
+    /// This many of them may be read now.
     arrived: usize,
     capacity: usize,
     /// An arrival is on its way.

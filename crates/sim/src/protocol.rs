@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         Some(text)
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

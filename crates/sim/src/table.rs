@@ -131,7 +131,7 @@ pub const INVARIANTS: [Invariant; 23] = [
     ),
     row(
         "I23",
-        "No quota is passed: each connection counts once, no more than are allowed get in, and whoever comes when a period's use is used up is served no request. Nobody else is refused.",
+        "No quota is passed: each connection counts once, no more than are allowed get in, and a client that arrives when a period's use is used up is served no request. No other client is refused.",
         "simulator: quotas of a user in one seed of eight; the end-to-end tests for grace times, stores and clocks",
     ),
 ];

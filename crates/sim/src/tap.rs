@@ -129,7 +129,7 @@ impl Tap {
         }
     }
 
-    /// The server has read so many more of the messages that ReadyForQuery answers, unless it skips them, or ignores a Sync
+    /// The server has read this many more of the messages that ReadyForQuery answers, unless it skips them, or ignores a Sync
     /// amidst the data of a COPY: then what was sent since is no request of its own yet.
     pub(crate) fn read(&mut self, ends: impl IntoIterator<Item = RequestEnd>) {
         for end in ends {

@@ -16,8 +16,11 @@ pub struct CachedRead {
     pub operators: Vec<String>,
 }
 
-/// Words of the grammar whose value is another one at another time, and catalogs.
+/// Words of the grammar whose value is another one at another time, catalogs, and columns of the system's that change with locks.
 const WORDS: &[&str] = &[
+    "cmax",
+    "cmin",
+    "ctid",
     "current_date",
     "current_time",
     "current_timestamp",
@@ -27,8 +30,26 @@ const WORDS: &[&str] = &[
     // JSON functions and XMLTABLE read texts as values of the types that they return.
     "returning",
     "tablesample",
+    // Its offset is the day's.
+    "timetz",
     "uescape",
+    "xmax",
+    "xmin",
     "xmltable",
+];
+
+/// Types of times, of which `now` is one.
+const TIMES: &[&str] = &[
+    "date",
+    "datemultirange",
+    "daterange",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "tsmultirange",
+    "tsrange",
+    "tstzmultirange",
+    "tstzrange",
 ];
 
 /// Functions that only read, and depend on the time, on privileges or on the catalog, or read texts as times or types.
@@ -146,17 +167,19 @@ pub fn cached_read(text: &[u8]) -> Option<CachedRead> {
     if found.hides_names || !found.names.iter().all(|call| is_kept(&call.name)) {
         return None;
     }
-    if casts(statement).any(|cast| cast.makes_time()) || statement.windows(3).any(may_call) {
+    let is_called = |field: &[Token<'_>]| may_call(field) || makes_time_of_function(field, statement);
+    if casts(statement).any(|cast| cast.makes_time()) || statement.windows(3).any(is_called) {
         return None;
     }
     let mut read = CachedRead::default();
-    for (at, token) in statement.iter().enumerate() {
-        let before = at.checked_sub(1).and_then(|at| statement.get(at));
+    for token in statement {
         match token.kind {
             Kind::Word | Kind::Quoted => note(&mut read.names, name(*token)?),
             Kind::Operator => note(&mut read.operators, token.text.to_owned()),
             // `'to'` and, in the next line, `'day'` are one string.
-            Kind::Value if before.is_some_and(|before| before.kind == Kind::Value) => return None,
+            Kind::Value if token.is_parted => return None,
+            // PostgreSQL has no such value, and users may have such an operator.
+            Kind::Value if token.text == "?" => note(&mut read.operators, token.text.to_owned()),
             Kind::Value if has_special_time(token.text.as_bytes()) => return None,
             _ => {}
         }
@@ -195,6 +218,8 @@ struct Cast<'a, 'b> {
     before: Option<&'a Token<'b>>,
     /// The first token of the type.
     to: Option<&'a Token<'b>>,
+    /// That is the name of its schema.
+    has_schema: bool,
 }
 
 impl Cast<'_, '_> {
@@ -204,7 +229,7 @@ impl Cast<'_, '_> {
             |to: &Token<'_>| to.kind == Kind::Word && TIMELESS.iter().any(|word| is_word(*to, word));
         let is_operator = self.before.is_some_and(|before| before.kind == Kind::Operator);
         let is_constant = self.value.is_some_and(|value| value.kind == Kind::Value) && !is_operator;
-        !is_constant && !self.to.is_some_and(is_timeless)
+        !is_constant && (self.has_schema || !self.to.is_some_and(is_timeless))
     }
 }
 
@@ -228,7 +253,13 @@ fn casts<'a, 'b>(tokens: &'a [Token<'b>]) -> impl Iterator<Item = Cast<'a, 'b>> 
         };
         // `::` has the value next to it alone, and `CAST('to' || 'day' AS date)` all of them.
         let (value, of_many) = (before(1), token.kind != Kind::Cast);
-        is_cast.then(|| Cast { value, before: before(2).filter(|_| of_many), to: tokens.get(at + 1) })
+        let has_schema = tokens.get(at + 2).is_some_and(|token| token.kind == Kind::Dot);
+        is_cast.then(|| Cast {
+            value,
+            before: before(2).filter(|_| of_many),
+            to: tokens.get(at + 1),
+            has_schema,
+        })
     })
 }
 
@@ -238,14 +269,37 @@ fn may_call(tokens: &[Token<'_>]) -> bool {
     matches!(tokens, [value, dot, name] if dot.kind == Kind::Dot && is_name(name) && !is_name(value))
 }
 
+/// `name.type` where the name is that of a function's result, as `unnest(texts) name`: a cast of that.
+fn makes_time_of_function(field: &[Token<'_>], statement: &[Token<'_>]) -> bool {
+    let [function, dot, to] = field else { return false };
+    let is_name = |token: &Token<'_>| matches!(token.kind, Kind::Word | Kind::Quoted);
+    let is_field = dot.kind == Kind::Dot && is_name(function) && is_name(to);
+    let is_time = is_field && name(*to).is_none_or(|to| TIMES.contains(&to.trim_start_matches('_')));
+    is_time
+        && statement.iter().enumerate().any(|(at, alias)| {
+            let before = |count: usize| at.checked_sub(count).and_then(|at| statement.get(at));
+            let behind_as = usize::from(before(1).is_some_and(|word| is_word(*word, "as")));
+            let is_of_result = before(1 + behind_as).is_some_and(|token| token.kind == Kind::Close);
+            let is_called = statement.get(at + 1).is_some_and(|next| next.kind == Kind::Open);
+            (is_of_result || is_called) && name(*alias) == name(*function)
+        })
+}
+
 /// A text, or bytes with texts in it, may be read as the time at which it is read.
 #[must_use]
 pub fn has_special_time(bytes: &[u8]) -> bool {
     let is_letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
+    // Behind a control character, or two zeros and another byte, it is none, but the end of a text's length.
+    let is_of_word = |at: usize| {
+        let before = |count: usize| at.checked_sub(count).and_then(|at| bytes.get(at));
+        let is_length =
+            before(2).is_some_and(|byte| *byte < b' ') || before(3) == Some(&0) && before(4) == Some(&0);
+        is_letter(before(1)) && !is_length
+    };
     SPECIAL.iter().any(|word| {
         bytes.windows(word.len()).enumerate().any(|(at, window)| {
             window.eq_ignore_ascii_case(word.as_bytes())
-                && !is_letter(at.checked_sub(1).and_then(|at| bytes.get(at)))
+                && !is_of_word(at)
                 && !is_letter(bytes.get(at + word.len()))
         })
     })
@@ -326,6 +380,14 @@ mod tests {
             "select a from u&'!0074' uescape '!'",
             "explain select a from t",
             "select a from \"t",
+            "select xmax, ctid from t",
+            "select g.timestamptz from t, unnest(b) g",
+            "select g.\"date\" from lower(a) as g, t",
+            "select unnest.timestamptz from t, unnest(b)",
+            "select g._date from t, unnest(b) g",
+            "select g.time from (select a from t) g",
+            "select a::json.moment from t",
+            "select cast(a as text.moment) from t",
         ] {
             assert_eq!(cached_read(text.as_bytes()), None, "{text}");
         }
@@ -335,7 +397,16 @@ mod tests {
 
     #[test]
     fn words_for_the_time_are_found_among_bytes() {
-        for bytes in [&b"now"[..], b"\0\0\0\x05today\0", b"[TODAY,)", b"{1,yesterday}", b"x now"] {
+        for bytes in [
+            &b"now"[..],
+            b"\0\0\0\x05today\0",
+            b"\0\0\0Anow   ",
+            b"\0\0\x01znow ",
+            b"\0\0 Anow ",
+            b"[TODAY,)",
+            b"{1,yesterday}",
+            b"x now",
+        ] {
             assert!(has_special_time(bytes), "{bytes:?}");
         }
         for bytes in [&b""[..], b"know", b"snow", b"nowhere", b"todays", b"no w"] {

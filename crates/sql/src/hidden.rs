@@ -3,9 +3,10 @@
 //!
 //! Owns the answer by the text's tokens; the quick one, for texts that plainly call nothing, is `plain`'s. In doubt the answer is yes.
 
-use crate::plain::{has_into, plainly_hides_nothing};
+use crate::lexer::{Kind, Lexer, Token};
+use crate::plain::{has_into, names_settings, plainly_hides_nothing};
 use crate::settings_set::{SettingsSet, settings_set};
-use crate::statement::Command;
+use crate::statement::{Command, is_word, name_of};
 use crate::{Backslash, Changes, SetCommand, Statement, statements};
 
 /// What PostgreSQL's command tag does not show. Triggers are not among it: no text shows them.
@@ -92,6 +93,7 @@ pub fn judged_effect(text: &[u8]) -> JudgedEffect {
     };
     let literal = effect(Backslash::Literal);
     let found = if text.contains(&b'\\') { literal.and(effect(Backslash::Escape)) } else { literal };
+    let found = if updates_settings(text) { HiddenEffect::Anything } else { found };
     // What ends with its transaction leaves nothing in the session.
     let is_local = found == HiddenEffect::Settings && settings_set(text) == SettingsSet::Local;
     JudgedEffect {
@@ -100,6 +102,43 @@ pub fn judged_effect(text: &[u8]) -> JudgedEffect {
         asks_for_values,
         is_of_shape: found != HiddenEffect::Settings,
     }
+}
+
+/// It may update the view pg_settings, which sets parameters by a rule (PostgreSQL: System Views).
+fn updates_settings(text: &[u8]) -> bool {
+    let hides_names = || memchr::memchr_iter(b'&', text).any(|at| text.get(at + 1) == Some(&b'"'));
+    if !names_settings(text) && !hides_names() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(text);
+    [Backslash::Literal, Backslash::Escape].into_iter().any(|backslash| {
+        let tokens: Vec<Token<'_>> = Lexer::reading(&text, backslash).collect();
+        (0..tokens.len()).any(|at| updates_settings_at(&tokens[at..]))
+    })
+}
+
+/// UPDATE or MERGE INTO, perhaps ONLY, perhaps with a parenthesis, and a name whose last part is that of the view, or is not shown.
+fn updates_settings_at(tokens: &[Token<'_>]) -> bool {
+    let behind = match tokens {
+        [update, behind @ ..] if is_word(*update, "update") => behind,
+        [merge, into, behind @ ..] if is_word(*merge, "merge") && is_word(*into, "into") => behind,
+        _ => return false,
+    };
+    let mut name = match behind {
+        [only, open, name @ ..] if is_word(*only, "only") && open.kind == Kind::Open => name,
+        [only, name @ ..] if is_word(*only, "only") => name,
+        name => name,
+    };
+    while let [_, dot, last @ ..] = name
+        && dot.kind == Kind::Dot
+    {
+        name = last;
+    }
+    let is_settings = |token: &Token<'_>| {
+        matches!(token.kind, Kind::Word | Kind::Quoted)
+            && name_of(*token).is_none_or(|name| name.eq_ignore_ascii_case("pg_settings"))
+    };
+    name.first().is_some_and(is_settings)
 }
 
 /// It calls one of these functions of PostgreSQL.
@@ -194,6 +233,23 @@ mod tests {
             "DO $$ begin end $$",
             "CALL p()",
             "SELECT 'it\\'s', mine(1), ''",
+            "update pg_settings set setting = 'b' where name = 'search_path'",
+            "WITH a AS (UPDATE pg_catalog.\"pg_settings\" SET setting = 'b' WHERE name = 'c') SELECT 1",
+            "update U&\"pg\\005fsettings\" set setting = 'b'",
+            "update app.pg_catalog.pg_settings set setting = 'b'",
+            "update only (pg_settings) set setting = 'b'",
+            "update only (U&\"pg\\005fsettings\") set setting = 'b'",
+            "merge into only pg_settings using t on true when matched then update set setting = 'b'",
+            "SELECT (5::bigint).abs.mine",
+            "SELECT a[1].upper . mine FROM t",
+            "SELECT (1).mine",
+            "SELECT ('abc'::text) . \"Mine\"",
+            "SELECT a[1].mine FROM t",
+            "SELECT $1.mine",
+            "SELECT x.ts_stat FROM unnest(a) x",
+            "EXECUTE p ((1).mine)",
+            "UPDATE t SET a = (b).mine",
+            "SELECT E'a'\n'b\\' ', '\\', mine(4712) --'",
         ] {
             assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::Anything, "{text}");
         }
@@ -204,8 +260,34 @@ mod tests {
         let effect = |text: &str| hidden_effect(text.as_bytes());
         assert_eq!(effect("SELECT pg_advisory_lock(1), now()"), HiddenEffect::Locks);
         assert_eq!(effect("SELECT pg_advisory_lock(1); SELECT 1"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT (4713::bigint).pg_advisory_lock"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT E'a'\n'b\\' ', '\\', pg_advisory_lock(1) --'"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT (5::bigint).abs.pg_advisory_lock"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT x.pg_advisory_lock FROM generate_series(5, 5) x"), HiddenEffect::Locks);
+        assert_eq!(effect("SELECT ('abc'::text).length, a[1].upper, $1.lower"), HiddenEffect::None);
         assert_eq!(effect("SELECT pg_advisory_lock(mine())"), HiddenEffect::Anything);
         assert_eq!(effect("SELECT pg_advisory_lock(1); SET a = 1"), HiddenEffect::Anything);
+    }
+
+    #[test]
+    fn sequences_are_seen_beside_anything_else() {
+        for text in [
+            "select lastval() /* update pg_settings */",
+            "select lastval(), 'update pg_settings'",
+            "update pg_settings set setting = lastval()",
+            "select ('s'::text).to_regclass.currval",
+            "select x.currval from unnest(array['s'::regclass]) x",
+        ] {
+            assert!(judged_effect(text.as_bytes()).asks_for_values, "{text}");
+        }
+        assert!(judged_effect(b"select ('s'::text).to_regclass.nextval").calls_nextval);
+        for text in [
+            "select 1 /* update pg_settings */",
+            "select name update from pg_settings",
+            "update t set a = pg_settings.b",
+        ] {
+            assert_eq!(hidden_effect(text.as_bytes()), HiddenEffect::None, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Owns where tokens begin and end; what becomes of them is the fingerprint's. Linear in the length of the text.
 
+use memchr::memchr2;
+
 /// What a backslash in `'...'` means to the server that reads it (`standard_conforming_strings`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backslash {
@@ -40,6 +42,8 @@ pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
     /// A value that is a number.
     pub(crate) is_number: bool,
+    /// A string of several parts, with line breaks between them.
+    pub(crate) is_parted: bool,
     /// How the text was read.
     pub(crate) backslash: Backslash,
 }
@@ -92,6 +96,7 @@ impl<'a> Lexer<'a> {
             kind,
             text,
             backslash: self.backslash,
+            is_parted: false,
             is_number: kind == Kind::Value && text.starts_with(|c: char| c.is_ascii_digit() || c == '.'),
         }
     }
@@ -119,17 +124,25 @@ impl<'a> Lexer<'a> {
         let length = bytes.iter().position(|c| !is_word(*c)).unwrap_or(bytes.len());
         let escapes = matches!(bytes[0], b'e' | b'E') || self.escapes() && matches!(bytes[0], b'n' | b'N');
         match (&bytes[..length], &bytes[length..]) {
-            ([b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N'], [b'\'', ..]) => {
-                self.token(Kind::Value, 1 + quoted_bytes(&bytes[1..], b'\'', escapes))
-            }
-            ([b'u' | b'U'], [b'&', b'\'', ..]) => {
-                self.token(Kind::Value, 2 + quoted_bytes(&bytes[2..], b'\'', false))
-            }
+            ([b'e' | b'E' | b'b' | b'B' | b'x' | b'X' | b'n' | b'N'], [b'\'', ..]) => self.string(1, escapes),
+            ([b'u' | b'U'], [b'&', b'\'', ..]) => self.string(2, false),
             ([b'u' | b'U'], [b'&', b'"', ..]) => {
                 self.token(Kind::Quoted, 2 + quoted_bytes(&bytes[2..], b'"', false))
             }
             _ => self.token(Kind::Word, length),
         }
+    }
+
+    /// A string behind a prefix. It goes on behind a gap with a line break and another quote, where backslashes mean the same.
+    fn string(&mut self, prefix: usize, escapes: bool) -> Token<'a> {
+        let bytes = self.rest.as_bytes();
+        let mut length = prefix + quoted_bytes(&bytes[prefix..], b'\'', escapes);
+        let mut is_parted = false;
+        while let Some(gap) = gap_in_string(&bytes[length..]) {
+            length += gap + quoted_bytes(&bytes[length + gap..], b'\'', escapes);
+            is_parted = true;
+        }
+        Token { is_parted, ..self.token(Kind::Value, length) }
     }
 
     /// `$1`, `$$...$$`, `$tag$...$tag$`, or a dollar sign.
@@ -193,7 +206,7 @@ impl<'a> Iterator for Lexer<'a> {
         self.skip_blanks_and_comments();
         let bytes = self.rest.as_bytes();
         let token = match *bytes.first()? {
-            b'\'' => self.token(Kind::Value, quoted_bytes(bytes, b'\'', self.escapes())),
+            b'\'' => self.string(0, self.escapes()),
             b'"' => self.token(Kind::Quoted, quoted_bytes(bytes, b'"', false)),
             b'$' => self.dollar(),
             b'.' if bytes.get(1).is_some_and(u8::is_ascii_digit) => self.number(),
@@ -228,6 +241,20 @@ fn is_word(c: u8) -> bool {
 
 fn is_operator(c: u8) -> bool {
     b"+-*/<>=~!@#%^&|`?".contains(&c)
+}
+
+/// The length of a gap in a string, of blanks, line breaks and comments in `--` (`quotecontinue` of PostgreSQL's scan.l). None where the string ends.
+fn gap_in_string(bytes: &[u8]) -> Option<usize> {
+    let (mut at, mut breaks) = (0, false);
+    loop {
+        match bytes[at..] {
+            [b'\n' | b'\r', ..] => (at, breaks) = (at + 1, true),
+            [b' ' | b'\t' | 0x0b | 0x0c, ..] => at += 1,
+            [b'-', b'-', ..] => at += memchr2(b'\n', b'\r', &bytes[at..])?,
+            [b'\'', ..] => return breaks.then_some(at),
+            _ => return None,
+        }
+    }
 }
 
 /// The length of what begins with this quote. A doubled quote does not end it, nor does one behind a backslash where
@@ -277,6 +304,10 @@ mod tests {
             "X'1F'",
             "n'x'",
             "U&'d\\0061t'",
+            "'a'\n'b'",
+            "E'a' -- b\r\n \t--'\n'\\' c'",
+            "U&'a'\n'b'",
+            "x'1'\n'F'",
             "$$a 'b' $x$ $$",
             "$t$ $$ $t$",
             "'never closed",
@@ -291,6 +322,18 @@ mod tests {
         ] {
             assert_eq!(kinds(text), [(Kind::Value, text)], "{text}");
         }
+    }
+
+    #[test]
+    fn strings_end_where_no_line_break_parts_them_from_the_next() {
+        for text in ["'a' 'b'", "'a' /* \n */ 'b'", "'a' --\n 1", "'a'\n\"b\"", "$$a$$\n'b'", "'a' -- 'b'"] {
+            let first = Lexer::new(text).next().expect("a string").text;
+            assert_eq!(first, if text.starts_with('$') { "$$a$$" } else { "'a'" }, "{text}");
+        }
+        let text = "'a'\n".repeat(200_000);
+        assert_eq!(kinds(&text), [(Kind::Value, text.trim_end())]);
+        let text = "'a' -- ".repeat(200_000);
+        assert_eq!(kinds(&text), [(Kind::Value, "'a'")]);
     }
 
     #[test]

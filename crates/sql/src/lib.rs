@@ -28,7 +28,8 @@ pub use pins::plainly_pins;
 pub use plain::plainly_hides_nothing;
 pub use read_only::{READ_ONLY_TEXT_BYTES, ReadOnlyText, read_only};
 pub use routing::{
-    PriorityHint, RouteHint, Routing, RoutingNames, priority_hint, route_hint, routing, routing_at_a_glance,
+    PriorityHint, RouteHint, Routing, RoutingNames, SeenTexts, is_implied_operator, priority_hint,
+    route_hint, routing, routing_at_a_glance,
 };
 pub use settings_set::{SettingsSet, settings_set};
 pub use shape::shape;

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use memchr::{memchr2_iter, memchr3_iter};
+use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 /// The text, up to a NUL if it has one, is one statement in which nothing is called. If not, it may be such a text all the same.
 ///
@@ -23,7 +23,7 @@ pub fn plainly_hides_nothing(text: &[u8]) -> bool {
     let text = statement(text);
     match Beginning::of(text) {
         Beginning::Select => !has_any_sign(text) && !has_into(text),
-        Beginning::Modify => !has_any_sign(text),
+        Beginning::Modify => !has_any_sign(text) && !names_settings(text),
         Beginning::Insert => inserts_plain_values(text),
         Beginning::Other => is_of_transaction(text),
     }
@@ -70,10 +70,69 @@ impl Beginning {
     }
 }
 
-/// A parenthesis, a further statement, or the sign of `U&"..."`.
+/// It names the view pg_settings, whose rule for UPDATE sets parameters.
+#[inline]
+pub(crate) fn names_settings(text: &[u8]) -> bool {
+    memchr_iter(b'_', text).any(|at| {
+        let name = at.checked_sub(2).and_then(|start| text.get(start..at + 9));
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"pg_settings"))
+    })
+}
+
+/// Which signs stand somewhere in a text: one pass over its bytes, by the processor's wide registers.
+#[derive(Clone, Copy, Default)]
+struct Signs {
+    /// `(`, `;` or `&`.
+    calls: bool,
+    /// `]` or `$`.
+    values: bool,
+    /// `.`, or `-` and `/`, which begin comments.
+    dots: bool,
+}
+
+impl Signs {
+    #[inline]
+    fn of(text: &[u8]) -> Signs {
+        const PLACES: usize = 16;
+        let (mut calls, mut values, mut dots) = ([0_u8; PLACES], [0_u8; PLACES], [0_u8; PLACES]);
+        let mut note = |part: &[u8; PLACES]| {
+            for (place, byte) in part.iter().enumerate() {
+                calls[place] |= u8::from(*byte == b'(') | u8::from(*byte == b';') | u8::from(*byte == b'&');
+                values[place] |= u8::from(*byte == b']') | u8::from(*byte == b'$');
+                // They stand next to each other in ASCII.
+                dots[place] |= u8::from(byte.wrapping_sub(b'-') < 3);
+            }
+        };
+        let (parts, rest) = text.as_chunks::<PLACES>();
+        parts.iter().for_each(&mut note);
+        if let Some(last) = text.last_chunk::<PLACES>() {
+            note(last);
+        } else {
+            let mut last = [0; PLACES];
+            last[..rest.len()].copy_from_slice(rest);
+            note(&last);
+        }
+        let any = |found: [u8; PLACES]| u128::from_ne_bytes(found) != 0;
+        Signs { calls: any(calls), values: any(values), dots: any(dots) }
+    }
+}
+
+/// A parenthesis, a further statement, the sign of `U&"..."`, or a function in the notation of a field, as `a[1].f` and `$1.f`.
 #[inline]
 pub(crate) fn has_any_sign(text: &[u8]) -> bool {
-    memchr3_iter(b'(', b';', b'&', text).next().is_some()
+    let signs = Signs::of(text);
+    signs.calls || signs.values && signs.dots && has_field(text)
+}
+
+/// A dot, or a comment that may stand in front of one, is behind a bracket that closes or behind a parameter.
+fn has_field(text: &[u8]) -> bool {
+    memchr2_iter(b']', b'$', text).any(|at| {
+        let behind = &text[at + 1..];
+        let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t'..=b'\r');
+        let blanks = behind[digits..].iter().take_while(is_blank).count();
+        matches!(behind[digits + blanks..], [b'.' | b'-' | b'/', ..])
+    })
 }
 
 /// The letters INTO stand somewhere, in whatever case.
@@ -111,7 +170,10 @@ fn inserts_plain_values(text: &[u8]) -> bool {
     const INTO: usize = b"insert into ".len();
     let has_comment =
         || memchr2_iter(b'-', b'/', text).any(|at| matches!(text[at..], [b'-', b'-', ..] | [b'/', b'*', ..]));
-    if !text.get(6..INTO).is_some_and(|into| into.eq_ignore_ascii_case(b" into ")) || has_comment() {
+    let signs = Signs::of(text);
+    if !text.get(6..INTO).is_some_and(|into| into.eq_ignore_ascii_case(b" into "))
+        || signs.dots && (has_comment() || signs.values && has_field(text))
+    {
         return false;
     }
     let mut is_first = true;
@@ -165,6 +227,7 @@ mod tests {
             "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (1, 2, 3, -4, CURRENT_TIMESTAMP);",
             "insert into s.t values (1, 'a') , (2, 'b')",
             "insert into t (a)values(1) returning a",
+            "select a[1], b[2:3] from t where c = $1",
             "BEGIN;",
             "End",
             "commit\0",
@@ -194,6 +257,19 @@ mod tests {
             "INSERT INTO \"t\" (a) VALUES (1)",
             "INSERT INTO t AS u (a) VALUES (1)",
             "CALL mine",
+            "select a[1].mine from t",
+            "select a[1] \u{b}. mine from t",
+            "select a[1]/**/.mine from t",
+            "update t set a = $1.mine",
+            "select $12 .mine",
+            "update pg_settings set setting = 'a'",
+            "UPDATE  \"pg_catalog\".pg_settings SET setting = 'a'",
+            "update only pg_settings set setting = 'a'",
+            "update /**/ pg_settings set setting = 'a'",
+            "update app.pg_catalog.pg_settings set setting = 'a'",
+            "update \u{b}pg_settings set setting = 'a'",
+            "insert into t (a) values ($1.mine)",
+            "insert into t (a) values (1) returning b[2].mine",
             "begin work",
             "",
             "\0",

@@ -191,6 +191,11 @@ mod tests {
     }
 
     #[test]
+    fn a_string_in_parts_hides_no_semicolon() {
+        assert!(found("select E'a'\n'b\\' ', '\\'; commit; insert into t values (1, 1); --'").leaves);
+    }
+
+    #[test]
     fn what_postgresql_holds_to_reading_passes() {
         for text in [
             "",

@@ -6,10 +6,12 @@
 pub mod built_in;
 mod hint;
 mod names;
+mod seen;
 mod words;
 
 pub use hint::{PriorityHint, RouteHint, priority_hint, route_hint};
-pub use names::RoutingNames;
+pub use names::{RoutingNames, is_implied_operator};
+pub use seen::SeenTexts;
 
 use crate::lexer::{Backslash, Kind, Lexer, Token};
 use crate::plain::{self, Beginning};
@@ -79,10 +81,8 @@ pub(crate) fn judged(text: &[u8], names: &RoutingNames) -> Routing {
     if found == Routing::Write || !tokens.iter().any(|token| token.text.contains('\\')) {
         return found;
     }
-    // To a server, a backslash may be a part of a character of some other encoding. And `E'a'` and, in the next line, `'b\'c'` are one string, in which
-    // backslashes escape.
-    let is_one_string = |pair: &[Token<'_>]| pair.iter().all(|token| token.kind == Kind::Value);
-    if !text.is_ascii() || tokens.windows(2).any(is_one_string) {
+    // To a server, a backslash may be a part of a character of some other encoding.
+    if !text.is_ascii() || tokens.iter().any(|token| token.is_parted) {
         return Routing::Write;
     }
     let tokens: Vec<Token<'_>> = Lexer::reading(&seen, Backslash::Escape).collect();

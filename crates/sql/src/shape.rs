@@ -26,6 +26,7 @@ pub fn shape(text: &[u8], shape: &mut Vec<u8>) -> bool {
     }
     let mut rest = text;
     let mut before = b' ';
+    let mut is_behind_string = false;
     while let Some((&byte, behind)) = rest.split_first() {
         rest = behind;
         match byte {
@@ -47,7 +48,7 @@ pub fn shape(text: &[u8], shape: &mut Vec<u8>) -> bool {
             b'0'..=b'9' if !continues_name(before) => {
                 rest = &behind[behind.iter().take_while(|byte| byte.is_ascii_digit()).count()..];
                 shape.push(b'0');
-                before = b'0';
+                (before, is_behind_string) = (b'0', false);
                 continue;
             }
             b'\\' => return false,
@@ -62,13 +63,15 @@ pub fn shape(text: &[u8], shape: &mut Vec<u8>) -> bool {
             b'/' if behind.first() == Some(&b'*') => match end_of_comment(&behind[1..]) {
                 Some(behind) => {
                     (rest, before) = (behind, b' ');
-                    shape.push(b' ');
+                    // Two strings with a line break between them are one, but not with such a comment.
+                    shape.extend_from_slice(if is_behind_string { b"/**/" } else { b" " });
                     continue;
                 }
                 None => return false,
             },
             _ => {}
         }
+        is_behind_string = byte == b'\'' || is_behind_string && (byte.is_ascii_whitespace() || byte == 0x0b);
         shape.push(byte);
         before = byte;
     }
@@ -117,6 +120,8 @@ mod tests {
             ("select a1, b_2, $1 /* it's */ from t", "select a1, b_2, $1   from t"),
             ("select \"a 'b' 12\".\"c\"\"d\"", "select \"a 'b' 12\".\"c\"\"d\""),
             ("select 1\0behind", "select 0"),
+            ("select 'a'\n'b' /* c */", "select ''\n'' /**/"),
+            ("select 'a' \u{b}/* c */\n'b'", "select '' \u{b}/**/\n''"),
         ] {
             assert_eq!(of(text).as_deref(), Some(expected), "{text}");
         }

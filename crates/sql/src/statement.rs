@@ -19,7 +19,7 @@ pub use setting::{Scope, SetCommand, SettingValue, Value};
 
 use crate::lexer::{Backslash, Lexer};
 pub(crate) use command::analyse;
-pub(crate) use cursor::{Tokens, is_word, split};
+pub(crate) use cursor::{Tokens, is_word, name_of, split};
 
 /// What is looked at of a text, in bytes; what follows may do anything.
 pub(crate) const ANALYSED_BYTES: usize = 64 * 1024;

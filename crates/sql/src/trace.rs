@@ -67,7 +67,7 @@ fn value_of(value: &str) -> Option<TraceParent> {
     is_valid.then_some(TraceParent { trace_id, span_id, is_sampled: flags & 1 == 1 })
 }
 
-/// So many bytes in lower case, and nothing else.
+/// `N` bytes as hexadecimal digits in lower case, and nothing else.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let text = text.as_bytes();
     let mut bytes = [0; N];

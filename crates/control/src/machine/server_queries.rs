@@ -10,7 +10,7 @@ use crate::interface::{ExplainRequest, Output};
 use crate::machine::Control;
 use crate::pools::ServerInfo;
 
-/// At most so many databases, and roles.
+/// The most databases, and the most roles.
 const MAX_NAMES: usize = 10_000;
 
 /// A row for each database that lets clients in, and for each role that may log in.

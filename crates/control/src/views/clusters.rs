@@ -70,16 +70,11 @@ pub(super) fn entries(context: &ViewContext<'_>) -> Vec<Vec<Cell>> {
     entries_of(context).iter().map(|(name, entry)| cluster_row(context, name, entry)).collect()
 }
 
-/// The entries that ask for a role of their hosts or follow Patroni, used or not, and those that `*` has made.
+/// The entries whose hosts have roles, used or not, and those that `*` has made and whose reads are split.
 fn entries_of(context: &ViewContext<'_>) -> Vec<(String, Arc<Database>)> {
     let config = context.config;
     let mut found = config.databases.clone();
-    found.retain(|name, entry| {
-        entry.patroni().is_some()
-            || config.splits_reads(entry, None)
-            || (entry.host.len() > 1 && entry.target_session_attrs != TargetSessionAttrs::Any)
-            || (entry.read_write_split && context.aggregate.clusters.contains_key(name))
-    });
+    found.retain(|_, entry| entry.has_roles());
     for name in context.aggregate.clusters.keys() {
         if let Some(entry) = config.database(name).filter(|entry| entry.read_write_split) {
             found.entry(name.clone()).or_insert(entry);

@@ -19,7 +19,7 @@ use crate::ids::{Generation, ListenerId};
 pub(crate) enum Wait {
     /// Not at all: there is work.
     No,
-    /// For so many microseconds.
+    /// For this many microseconds.
     AtMost(u64),
     /// Until something happens.
     Forever,

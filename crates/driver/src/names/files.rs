@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) servers: Vec<SocketAddr>,
     /// What is appended to short names.
     pub(crate) search: Vec<String>,
-    /// A name with so many dots is tried as it is first.
+    /// A name with at least this many dots is tried as it is first.
     pub(crate) dots: usize,
     /// How long one server may take.
     pub(crate) timeout: Duration,

@@ -59,7 +59,7 @@ pub(crate) struct Buffers {
     /// Buffers that are the kernel's or held.
     handed_out: u16,
     held: u16,
-    /// So many should be the kernel's.
+    /// The number that should be the kernel's.
     target: u16,
     /// The least that `target` may be.
     first: u16,
@@ -110,7 +110,7 @@ impl Buffers {
         u32::try_from(self.size).unwrap_or(u32::MAX)
     }
 
-    /// The kernel has filled a buffer with so many bytes; the caller is its first holder.
+    /// The kernel has filled a buffer with this many bytes; the caller is its first holder.
     pub(crate) fn take(&mut self, id: u16, length: usize) -> Buffer {
         let index = usize::from(id);
         debug_assert_eq!(self.holds[index], 0, "the kernel filled a held buffer");
@@ -213,7 +213,7 @@ impl Buffers {
         self.idle_bytes > KEPT || self.target > self.first || self.are_scarce()
     }
 
-    /// So many are held that connections which hold them for long must be found.
+    /// Whether buffers are short enough that connections which hold them for long must be found.
     pub(crate) fn are_scarce(&self) -> bool {
         self.held > self.first / 4
     }

@@ -88,7 +88,7 @@ impl Outbox {
         self.segments.len() <= MAX_SEGMENTS
     }
 
-    /// So many bytes have gone.
+    /// This many bytes were sent.
     pub(crate) fn advance(&mut self, buffers: &mut Buffers, mut gone: usize) {
         while let Some(segment) = self.segments.front_mut() {
             let left = segment.bytes(buffers).len();

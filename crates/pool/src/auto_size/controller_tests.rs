@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// What servers give in all, of which so many are busy.
+/// What servers give in all, of which this many are busy.
 type Curve = fn(f64) -> f64;
 
 /// The Universal Scalability Law, with a peak near 20.

@@ -15,7 +15,7 @@ const DOUBTFUL: f64 = 0.2;
 /// Up to this standard deviation a size counts as known.
 const KNOWN: f64 = 0.08;
 
-/// The load has changed if a size gives so much more or less than expected, and by so many standard deviations.
+/// The load has changed if a size gives this much more or less than expected, and by this many standard deviations.
 const CHANGED: f64 = 0.09;
 const CHANGED_DEVIATIONS: f64 = 3.0;
 

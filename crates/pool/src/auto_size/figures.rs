@@ -118,7 +118,7 @@ impl SizeFigures {
         self.change_stuck(stuck, 0);
     }
 
-    /// A shard has had so many stuck servers and has so many now.
+    /// A shard's number of stuck servers changes from one to the other.
     pub(crate) fn change_stuck(&self, before: u32, now: u32) {
         if before != now {
             self.stuck.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);

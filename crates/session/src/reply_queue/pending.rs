@@ -51,7 +51,7 @@ pub(crate) enum PendingReply {
     InternalClose(StatementId),
     /// The client's Close of a named statement, which the server keeps: Weir sends CloseComplete.
     LocalCloseComplete,
-    /// The same behind a COPY whose end is in doubt: the server, which is sent a Close of nothing, says when it is the turn of its CloseComplete.
+    /// The same behind a COPY that may be running or whose end is in doubt: the server is sent a Close of nothing, and its CloseComplete is passed on.
     NamedClose,
     /// CopyDone or CopyFail: no reply of its own; ends what a COPY swallows.
     CopyEnd,

@@ -19,7 +19,7 @@ use crate::{Boundary, Lookup, Output, PendingReply, StatementId};
 pub(super) const WHOLE_BYTES: u32 = 64 * 1024;
 
 /// What a statement may change that SQL has prepared: its text is not looked at.
-const UNSEEN: Effects = Effects::CALLS.and(Effects::UNSEEN).and(Effects::ANYTHING);
+const UNSEEN: Effects = Effects::CALLS.and(Effects::UNSEEN).and(Effects::ANYTHING).and(Effects::COPIES);
 
 /// Parse's body after the name, of a statement that does nothing.
 const EMPTY: &[u8] = b"\0\0\0";
@@ -103,8 +103,8 @@ impl Step<'_, '_> {
             names.give_up(name.as_bytes(), segment);
             self.server.owe(PendingReply::InternalOwnParse);
         }
-        // With what was executed before, behind which the client has sent no Sync, none may end its transaction.
-        if alone && self.server.effects.segment() == Effects::NONE {
+        // With what was executed before, behind which the client has sent no Sync, none may end its transaction; it may be that of a Query in a pipeline.
+        if alone && self.server.effects.segment() == Effects::NONE && self.server.taint.is_none() {
             send_internal(self.server, at, out, encode::sync);
             let asked = self.server.transaction.asked();
             self.server.replies.push_internal_sync(asked);

@@ -157,10 +157,19 @@ impl Step<'_, '_> {
         dropped
     }
 
-    /// The server would not refuse a Parse because of a failed transaction, nor parse it under other settings, as far as its
-    /// answers say, and none is to come that could say otherwise.
+    /// As far as the server's answers say, it would neither refuse a Parse because of a failed transaction nor parse it under other
+    /// settings, and no answer is outstanding that could change that. Behind a Query in a pipeline a Parse must reach the server: it begins a command,
+    /// without which the next Sync ends nothing ([`crate::server_protocol`], `taint`).
     fn may_answer_parse(&self) -> bool {
-        !self.server.transaction.in_failed_block() && !self.settings_may_change()
+        !self.server.transaction.in_failed_block()
+            && !self.settings_may_change()
+            && self.server.taint.is_none()
+    }
+
+    /// The server may be in a COPY from the client. It would refuse a Close; if it did not get that, it would wait for data while the client
+    /// waits for an answer.
+    fn may_be_copying(&self) -> bool {
+        self.server.effects.may_copy() && !self.server.replies.is_empty()
     }
 
     /// Something was asked whose answer may tell of other settings.
@@ -203,7 +212,8 @@ impl Step<'_, '_> {
             names.close(name, segment);
         }
         // How often the server says ReadyForQuery behind a COPY that fails is not known: CloseComplete has its place among them.
-        if !self.server.copy.is_at_rest() || self.server.replies.has_copy_end() {
+        let has_copied = !self.server.copy.is_at_rest() || self.server.replies.has_copy_end();
+        if has_copied || self.may_be_copying() {
             return self.close_nothing(PendingReply::NamedClose, at, out);
         }
         self.flush(out);

@@ -133,7 +133,7 @@ impl CopyPhase {
 mod tests {
     use super::*;
 
-    /// The server reads data, and the client has sent so many Syncs among it.
+    /// The server reads data, and the client has sent this many Syncs among it.
     fn reading(syncs: u32) -> CopyPhase {
         let mut copy = CopyPhase::default();
         copy.begin(CopyBegun::default(), false);

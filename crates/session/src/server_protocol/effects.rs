@@ -76,6 +76,11 @@ impl SentEffects {
         self.portals
     }
 
+    /// One of the portals that may be executed may be a COPY from the client.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.portals.any(Effects::COPIES)
+    }
+
     /// What executing portals resets.
     pub(crate) fn portal_resets(&self) -> Reset {
         self.portal_resets

@@ -24,7 +24,7 @@ impl RequestGate {
         *self = RequestGate::Open;
     }
 
-    /// So many replies have come; true if that opens it. What comes behind a COPY from the client is answered when the copy is
+    /// Replies have come; true if that opens it. What comes behind a COPY from the client is answered when the copy is
     /// over, and what waits may be its data: that opens it, too.
     #[inline]
     pub(crate) fn opens_at(&mut self, answered: u64, copy_is_read: bool) -> bool {

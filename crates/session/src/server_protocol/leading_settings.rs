@@ -47,6 +47,13 @@ impl ServerProtocol {
         self.leading.is_some() && self.replies.newest() == Some(PendingReply::LeadingSetting)
     }
 
+    /// How many replies are owed to what was sent in front of the client's request.
+    #[inline]
+    #[must_use]
+    pub fn leading_replies(&self) -> usize {
+        if self.leading.is_some() { self.replies.leading_settings() } else { 0 }
+    }
+
     /// What was sent in front of the client's request is not answered: a cancel request would meet that.
     #[must_use]
     pub fn is_led(&self) -> bool {

@@ -8,7 +8,7 @@
 /// Not an enum: the bytes that are kept have a destructor, which every change of state on the path of a row would check.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyStream {
-    /// The client has the beginning of a frame; so many bytes of it have not come yet. Zero where `partial` is not empty.
+    /// The client has the beginning of a frame; this many bytes of it have not come yet. Zero where `partial` is not empty.
     left: u32,
     /// The beginning of a frame that cannot be judged yet.
     partial: Vec<u8>,
@@ -37,8 +37,7 @@ impl ReplyStream {
         self.left
     }
 
-    /// A frame of so many bytes is passed on, behind another, and this many bytes are at hand. Returns how many of those are the
-    /// frame's.
+    /// A frame of `bytes` is passed on, behind another; `at_hand` are here. Returns how many of those are the frame's.
     #[inline(always)]
     pub(crate) fn begin(&mut self, bytes: u32, at_hand: usize) -> usize {
         debug_assert!(self.left == 0, "a frame begins behind another");

@@ -14,7 +14,7 @@ pub struct Boundary(());
 pub(crate) enum RequestStream {
     #[default]
     BetweenMessages,
-    /// The server has the beginning of a message; so many of its bytes are still to be sent.
+    /// The server has the beginning of a message; this many of its bytes are still to be sent.
     InMessage(NonZeroU32),
 }
 
@@ -25,7 +25,7 @@ impl RequestStream {
         matches!(self, RequestStream::BetweenMessages).then_some(Boundary(()))
     }
 
-    /// A message of so many bytes begins, and this many bytes are at hand. Returns how many of those are sent now.
+    /// A message of `bytes` begins, of which `at_hand` are here. Returns how many of those are sent now.
     #[inline(always)]
     pub(crate) fn begin(&mut self, _at: Boundary, bytes: u32, at_hand: usize) -> usize {
         if bytes as usize <= at_hand {

@@ -1,6 +1,6 @@
 //! Whether something was sent whose outcome is not modelled: such a server is closed when its client releases it.
 //!
-//! Owns the one case that may yet turn out harmless: a Query behind an Execute, before their Sync.
+//! Owns the one case that may yet turn out harmless: a Query behind a Bind or Execute, before their Sync.
 
 use wire::backend::Status;
 
@@ -11,7 +11,7 @@ use crate::PendingReply;
 pub(crate) enum Taint {
     #[default]
     None,
-    /// A Query or FunctionCall was sent behind an Execute, before its Sync.
+    /// A Query or FunctionCall was sent behind a Bind or Execute, before its Sync.
     QueryInPipeline,
     /// Something was sent whose outcome is not modelled. Nothing takes that back.
     Tainted,
@@ -21,6 +21,12 @@ impl Taint {
     /// Of a server that came from another process.
     pub(crate) fn imported(is_tainted: bool) -> Taint {
         if is_tainted { Taint::Tainted } else { Taint::None }
+    }
+
+    /// All that was sent is modelled, and its outcome.
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self == Taint::None
     }
 
     pub(crate) fn is_tainted(self) -> bool {
@@ -40,7 +46,7 @@ impl Taint {
         }
     }
 
-    /// A Query or FunctionCall is sent behind an Execute, before its Sync.
+    /// A Query or FunctionCall is sent behind a Bind or Execute, before its Sync.
     #[cold]
     pub(crate) fn note_query_in_pipeline(&mut self) {
         if *self == Taint::None {

@@ -53,11 +53,9 @@ impl Resolver {
             );
             return Err(vec![Finding::error(&assignment.at, message).of_key(Some(key))]);
         }
-        if let Some(target) = entry.refuses_split() {
-            let message = format!(
-                "database {}: read_write_split sends writes to the primary, and target_session_attrs is {target}",
-                entry.name
-            );
+        if let Some(reason) = entry.primary_is_needed() {
+            let target = entry.target_session_attrs;
+            let message = format!("database {}: {reason}, and target_session_attrs is {target}", entry.name);
             let finding = Finding::error(&assignment.at, message);
             return Err(vec![finding.of_key(Some("target_session_attrs"))]);
         }

@@ -4,6 +4,7 @@
 
 use session::request_end;
 
+use crate::attempt::Attempt;
 use crate::local_pools::table::PoolId;
 
 /// A request of this size is passed on before its end is here.
@@ -38,9 +39,9 @@ enum To {
     /// Its pool sends nothing elsewhere, or it has asked for nothing yet.
     #[default]
     Any,
-    /// To the primary.
-    Primary { writes: Writes, has_begun: bool },
-    /// To a standby of this pool. `left`: so many bytes of the request are to be sent, if one is under way. `repeats`: it is its first one there, and the
+    /// To the primary. `end`: that of the request that was judged, in bytes from its beginning, if it is known.
+    Primary { writes: Writes, end: Option<usize>, has_begun: bool },
+    /// To a standby of this pool. `left`: the bytes of the request that are still to be sent, if one is under way. `repeats`: it is its first one there, and the
     /// primary may run it instead.
     Standby { pool: PoolId, left: Option<usize>, repeats: bool },
     /// To a standby, which has not run it: the next one, which is the same, goes to the primary.
@@ -49,19 +50,31 @@ enum To {
 
 impl Routed {
     pub(crate) fn go_to_primary(&mut self, writes: Writes) {
-        self.was_repeated = matches!(self.to, To::Repeat(_));
-        self.to = To::Primary { writes, has_begun: false };
+        self.send_to_primary(writes, None);
     }
 
-    /// `repeats`: the primary may run the same if the standby does not.
-    pub(crate) fn go_to_standby(&mut self, pool: PoolId, repeats: bool) {
+    /// The same with a request that ends this many bytes behind its beginning, if that is known.
+    pub(crate) fn send_to_primary(&mut self, writes: Writes, end: Option<usize>) {
+        self.was_repeated = matches!(self.to, To::Repeat(_));
+        self.to = To::Primary { writes, end, has_begun: false };
+    }
+
+    /// Its request ends this many bytes behind its beginning, if that is known. `repeats`: that is known, and the primary may run the same if the standby does not.
+    pub(crate) fn send_to_standby(&mut self, pool: PoolId, end: Option<usize>, repeats: bool) {
         self.was_repeated = false;
-        self.to = To::Standby { pool, left: None, repeats };
+        self.to = To::Standby { pool, left: end, repeats };
     }
 
     /// The standby has not run its request, which the primary runs.
     pub(crate) fn repeat(&mut self, writes: Writes) {
         self.to = To::Repeat(writes);
+    }
+
+    /// The request that the primary was to run in a standby's place is answered without a server.
+    pub(crate) fn repeats_nothing(&mut self) {
+        if self.repeats().is_some() {
+            self.end_split();
+        }
     }
 
     /// The request that is looked at goes to the primary, because a standby has not run it.
@@ -102,14 +115,14 @@ impl Routed {
     }
 
     /// How many of these bytes may be sent to the server now.
-    #[cold]
     #[inline(never)]
     pub(crate) fn allowed(&mut self, bytes: &[u8]) -> usize {
         match &mut self.to {
             To::Any | To::Repeat(_) => bytes.len(),
-            To::Primary { writes, has_begun } => {
+            To::Primary { writes, end, has_begun } => {
                 // What is behind the request that was judged has not been.
-                let is_more = std::mem::replace(has_begun, true) || request_end(bytes) != Some(bytes.len());
+                let ends = || end.or_else(|| request_end(bytes)) == Some(bytes.len());
+                let is_more = std::mem::replace(has_begun, true) || !ends();
                 if is_more && !bytes.is_empty() {
                     *writes = Writes::Yes;
                 }
@@ -118,8 +131,8 @@ impl Routed {
             To::Standby { left: Some(left), .. } => bytes.len().min(*left),
             To::Standby { left, .. } => {
                 let end = request_end(bytes);
-                let is_to_be_whole = bytes.len() < WHOLE_BYTES && !session::has_flush(bytes);
-                if end.is_none() && is_to_be_whole {
+                let is_to_be_whole = || bytes.len() < WHOLE_BYTES && !session::has_flush(bytes);
+                if end.is_none() && is_to_be_whole() {
                     return 0;
                 }
                 *left = end.or(Some(usize::MAX));
@@ -128,12 +141,20 @@ impl Routed {
         }
     }
 
-    /// So many of them were. True if that is all of a request that may be repeated.
+    /// This many of them were sent. True if that is all of a request that may be repeated.
     pub(crate) fn sent(&mut self, bytes: usize) -> bool {
         let To::Standby { left: Some(left), repeats, .. } = &mut self.to else { return false };
         let was_whole = *left == bytes;
         *left = left.saturating_sub(bytes);
         std::mem::take(repeats) && was_whole
+    }
+
+    /// Settings may be sent in front of its request, in the same write: if a standby refuses them, the primary can run the same.
+    pub(crate) fn may_be_led(&self) -> bool {
+        match self.to {
+            To::Standby { left, repeats, .. } => repeats && left.is_some_and(Attempt::may_have),
+            To::Any | To::Primary { .. } | To::Repeat(_) => true,
+        }
     }
 
     /// What it has sent behind its request waits for the answer, or for the release of the server.
@@ -157,6 +178,16 @@ impl Routed {
     #[inline(always)]
     pub(crate) fn is_split(&self) -> bool {
         !matches!(self.to, To::Any)
+    }
+
+    /// Whether [`routing::answered`](crate::link::routing::answered) has anything to do for an answer, with which its transaction is over or not.
+    #[inline(always)]
+    pub(crate) fn needs_answer(&self, is_over: bool) -> bool {
+        match self.to {
+            To::Any => false,
+            To::Primary { writes, .. } => is_over && writes != Writes::No,
+            To::Standby { .. } | To::Repeat(_) => !is_over,
+        }
     }
 
     /// Its pool sends nothing elsewhere any more.

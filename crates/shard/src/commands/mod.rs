@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use messages::{CacheNews, Command, RequestId, ShardId, ShardMessage, ShutdownMode};
-use settings::{Config, Database, PoolMode};
+use settings::{Config, Database, HostChange, PoolMode};
 use tls::TlsConfig;
 use wire::sqlstate;
 
@@ -150,6 +150,12 @@ impl ShardState {
 
     fn reconnect(&mut self, database: Option<&str>) {
         for local_pool in pending::pools_of(&self.core, database) {
+            // What the role or the database sets for new sessions may be another thing than what stored answers were made with.
+            if let Some(name) =
+                self.core.local_pools.get(local_pool).map(|pool| Arc::clone(&pool.database_name))
+            {
+                self.core.query_caches.note_other_servers(&name, false);
+            }
             self.forget_cluster(local_pool);
             self.renew_servers(local_pool, CloseReason::ClusterForgotten);
         }
@@ -384,7 +390,7 @@ impl ShardState {
         let queue_changed = (limits.fair, limits.queue_burst_us)
             != (local_pool.pool.limits.fair, local_pool.pool.limits.queue_burst_us)
             || limits.fair.is_some() && database.queue_weights != local_pool.database.queue_weights;
-        local_pool.pool.set_limits(limits);
+        local_pool.set_limits(limits);
         local_pool.pool.sharing_changed(self.core.id.0);
         local_pool.database = database;
         local_pool.relations.expire();
@@ -470,28 +476,6 @@ impl ShardState {
     pub(crate) fn wait_close(&mut self, request: RequestId, database: Option<String>) {
         self.core.administration.answer_when(request, PendingKind::ObsoleteClosed(database));
         pending::paused_progress(&mut self.core);
-    }
-}
-
-/// How the hosts of an altered entry differ.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HostChange {
-    /// Not at all.
-    None,
-    /// Patroni lists other members of the same cluster: the fence of identifier and timeline stands, and connections to hosts that stay are kept.
-    Members,
-    /// They may be another cluster's.
-    Others,
-}
-
-impl HostChange {
-    fn between(old: &Database, new: &Database) -> HostChange {
-        let is_same_list = old.follows_members && new.follows_members && old.topology == new.topology;
-        match (&old.host, &old.port) == (&new.host, &new.port) {
-            true if old.follows_members == new.follows_members => HostChange::None,
-            false if is_same_list => HostChange::Members,
-            _ => HostChange::Others,
-        }
     }
 }
 

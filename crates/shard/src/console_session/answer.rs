@@ -39,7 +39,7 @@ pub(crate) fn part(out: &mut Vec<u8>, part: &ReplyPart, formats: &Formats) {
     }
 }
 
-/// ParameterDescription: so many, of the types that the client gave them, else text.
+/// ParameterDescription: this many, of the types that the client gave them, else text.
 pub(crate) fn parameters(out: &mut Vec<u8>, count: usize, given: &[u32]) {
     let type_of = |index: usize| given.get(index).copied().filter(|oid| *oid != 0).unwrap_or(TEXT);
     let types: Vec<u32> = (0..count.max(given.len())).map(type_of).collect();

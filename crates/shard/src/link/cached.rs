@@ -44,7 +44,7 @@ pub(crate) fn answer(core: &mut Core, conn: ConnId, bytes: &[u8]) -> bool {
 
 /// What a look-up comes to.
 enum LookUp {
-    /// So many bytes were sent to the client.
+    /// This many bytes were sent to the client.
     Found(u64),
     Missing,
     /// The cache is of no use now.
@@ -163,7 +163,7 @@ fn record(
     key: Box<[u8]>,
     bytes: &[u8],
 ) {
-    if routing::judge(core, conn, primary, bytes) != RequestRouting::Read {
+    if routing::judge(core, conn, primary, bytes).routing != RequestRouting::Read {
         return;
     }
     let Some(read) = request.text(&core.registry).and_then(cached_read) else { return };

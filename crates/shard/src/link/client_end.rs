@@ -186,7 +186,7 @@ fn uncount(core: &mut Core, conn: ConnId) {
         counts.clients.release();
     }
     if let (true, Some(local_pool)) = (counted.local_pool, core.local_pools.of_mut(client.pool)) {
-        local_pool.clients = local_pool.clients.saturating_sub(1);
+        local_pool.remove_client();
         local_pool.last_used_us = core.now.mono_us;
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn count_imported(core: &mut Core, conn: ConnId, pool_id: PoolId) {
     let [database, user] = counts.map(Some);
     client.counted = Counted { unauthenticated: false, process: true, database, user, local_pool: true };
     client.pool = Some(pool_id);
-    local_pool.clients += 1;
+    local_pool.add_client();
     local_pool.last_used_us = now_us;
 }
 

@@ -19,8 +19,8 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, hand_over, listener, overload, parameters, positions, relations, relay, sequences,
-    server_end, session_state, sql_statements,
+    checkout, client_end, hand_over, listener, overload, parameters, positions, relations, relay, repeat,
+    sequences, server_end, session_state, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -171,8 +171,11 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     }
 }
 
-/// The server refused the client's parameters: the client gets the server's error.
+/// The server refused the client's parameters: the client gets the server's error, or the primary for a standby.
 pub(crate) fn refused_parameters(core: &mut Core, server: ConnId, client: ConnId, error: &[u8]) {
+    if repeat::settings_refused(core, server, client, error) {
+        return;
+    }
     let fields = wire::error::parse(error);
     let text = String::from_utf8_lossy(fields.message().unwrap_or(b"invalid server parameter")).into_owned();
     checkout::unlink(core, server);

@@ -31,6 +31,7 @@ fn are_alike_enough(client: &Client, server: &Server, sets: &str) -> bool {
     };
     server.protocol.follows_session()
         && client.is_spelled
+        && client.routed.may_be_led()
         && client.parameters.differing(&server.protocol.parameters).all(is_text)
         && client.parameters.prepared() == server.protocol.parameters.prepared()
         && Parameters::statements(sets).nth(MAX_STATEMENTS).is_none()

@@ -10,7 +10,7 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{checkout, client_end, opening, routing, server_end};
+use crate::link::{checkout, client_end, login_server, opening, routing, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::server::{Phase, Server};
@@ -62,6 +62,7 @@ pub(crate) fn refuse(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
     let (pool, since_us) = (client.served_by(), client.request_us);
     server_end::close_server(core, server_conn, CloseReason::LeftBehind);
     checkout::enqueue(core, client_conn, since_us);
+    login_server::await_greeting(core, client_conn);
     if let Some(pool_id) = pool {
         opening::serve_or_open(core, pool_id);
     }
@@ -77,8 +78,8 @@ pub(crate) fn is_to_be_left(core: &Core, server_conn: ConnId) -> bool {
 /// The client leaves such a server before what it has sent is looked at. One that keeps it for its session is closed.
 #[cold]
 #[inline(never)]
-pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, is_split: bool) {
-    if is_split {
+pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, needs_answer: bool) {
+    if needs_answer {
         routing::answered(core, client_conn, server_conn, true);
     }
     checkout::release(core, server_conn);

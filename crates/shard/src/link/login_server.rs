@@ -3,11 +3,12 @@
 //! Owns what such a client is told: what its own server reports, and the process id of that server. Which server it gets, and
 //! how the two become alike, is `checkout`'s.
 
+use session::Parameters;
 use wire::sqlstate;
 
 use crate::client::Phase;
 use crate::core::Core;
-use crate::link::{cancel_keys, checkout, client_end, greet, relay};
+use crate::link::{backpressure, cancel_keys, checkout, client_end, greet, relay};
 use crate::local_pools::table::PoolId;
 use crate::{ConnId, server};
 
@@ -27,6 +28,17 @@ pub(crate) fn assign(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     if checkout::link_at_login(core, client_conn, server_conn) && greet(core, client_conn, server_conn) {
         relay::send_held(core, client_conn, server_conn);
     }
+}
+
+/// The client waits for another server than it was to get: if that was to be at its login, it waits as it did before.
+pub(crate) fn await_greeting(core: &mut Core, conn: ConnId) {
+    let Some(client) = core.conns.client_mut(conn).filter(|client| client.greeting_due) else { return };
+    let Phase::Waiting(position) = client.phase else { return };
+    client.greeting_due = false;
+    client.phase = Phase::AwaitingGreeting(position);
+    // The defaults of the server that it does not get are not what it has asked for.
+    client.parameters = client.startup.clone().unwrap_or_else(|| Parameters::unknown(&core.tracked));
+    backpressure::resume_client(core, conn);
 }
 
 /// The client has its server, which has its parameters: sends the greeting. False: the client has failed.

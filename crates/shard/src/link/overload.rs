@@ -132,6 +132,7 @@ pub(crate) fn refuse_over_quota(
     let Some(client) = core.client(conn) else { return false };
     client.request.held.extend_from_slice(request);
     client.recording = None;
+    client.routed.repeats_nothing();
     client.refusal = Some(Box::new(Refusal {
         text,
         code: sqlstate::CONFIGURATION_LIMIT,

@@ -54,7 +54,9 @@ fn ask_idle_of(core: &mut Core, pool_id: PoolId) {
     }
 }
 
-fn is_due(core: &mut Core, pool_id: PoolId) -> bool {
+/// It is time to ask a server of this pool.
+#[inline]
+pub(crate) fn is_due(core: &mut Core, pool_id: PoolId) -> bool {
     let now_us = core.now.mono_us;
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return false };
     let changes = local_pool.pool.database().cluster.schema_changes();
@@ -68,16 +70,13 @@ fn is_due(core: &mut Core, pool_id: PoolId) -> bool {
     }
 }
 
-/// Asks this server, which no client has; false if it is not time.
+/// Asks this server, which no client has, once [`is_due`] says so. False if it cannot be asked.
 #[cold]
 #[inline(never)]
 pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
     let now_us = core.now.mono_us;
-    let Some(pool_id) = core.conns.server(server_conn).map(|server| server.pool) else { return false };
-    if !is_due(core, pool_id) {
-        return false;
-    }
     let Some(server) = core.conns.server_mut(server_conn) else { return false };
+    let pool_id = server.pool;
     let Some(at) = server.protocol.boundary() else { return false };
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return false };
     let known = &local_pool.pool.database().cluster;

@@ -86,6 +86,9 @@ pub(crate) fn linked_server_received(core: &mut Core, conn: ConnId, client: Conn
 #[inline(never)]
 pub(crate) fn attempt_answered(core: &mut Core, conn: ConnId, client: ConnId, bytes: &[u8]) {
     let Some(server) = core.conns.server_mut(conn) else { return };
+    if server.attempt.passes_at_once(bytes) {
+        return answer(core, conn, Some(client), bytes, bytes);
+    }
     match server.attempt.answered(bytes) {
         Answer::Open => {}
         Answer::Passed(None) => cached::pass_answer(core, conn, client, bytes, bytes),
@@ -168,7 +171,8 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let (outcome, done) =
         client.request.pass(&mut server.protocol, &mut context, &bytes[..allowed], &mut sides);
     if is_watched && client.routed.sent(done) {
-        server.attempt.begin(&bytes[..done], || server.protocol.take_unread());
+        let leading_replies = server.protocol.leading_replies();
+        server.attempt.begin(&bytes[..done], leading_replies, || server.protocol.take_unread());
     }
     let done = if matches!(outcome, RequestOutcome::All) { done } else { bytes.len() };
     // A request that came in pieces has been running since the first of them.
@@ -364,8 +368,8 @@ pub(crate) fn send_blocked_requests(core: &mut Core, server_conn: ConnId, client
     backpressure::resume_client(core, client_conn);
 }
 
-/// Passes on what a server has sent. Returns what came of it, how long the query took that was answered, if one was, and whether its client's reads go
-/// elsewhere.
+/// Passes on what a server has sent. Returns what came of it, how long the query took that was answered, if one was, and whether [`routing::answered`] is to hear of
+/// the answer.
 #[inline(always)]
 fn step_to_client(
     core: &mut Core,
@@ -419,7 +423,7 @@ fn step_to_client(
         server.has_ended_client |= outcome.ends_client;
     }
     let took_us = now_us.saturating_sub(server.query_us);
-    let is_split = client.routed.is_split();
+    let needs_answer = client.routed.needs_answer(outcome.idle > 0);
     client.used_bytes += forwarded;
     client.used_queries += u64::from(outcome.ready);
     if let Some(local_pool) = local_pool {
@@ -435,7 +439,7 @@ fn step_to_client(
     if core.statistics.errors.has_seen() {
         count_server_errors(core, server_conn);
     }
-    (outcome, (took_us, is_split))
+    (outcome, (took_us, needs_answer))
 }
 
 #[inline(always)]
@@ -497,7 +501,7 @@ fn requests_answered(
     server_conn: ConnId,
     client_conn: ConnId,
     outcome: ReplyOutcome,
-    (took_us, is_split): (u64, bool),
+    (took_us, needs_answer): (u64, bool),
 ) {
     if core.statistics.tracking.is_some() {
         track_answered(core, server_conn, client_conn, outcome, took_us);
@@ -506,11 +510,11 @@ fn requests_answered(
         core.has_quotas && outcome.unblocked && quotas::refuses_next(core, client_conn, server_conn);
     if outcome.unblocked && !outcome.lost && !is_judged {
         if left_behind::is_to_be_left(core, server_conn) {
-            return left_behind::leave(core, server_conn, client_conn, is_split);
+            return left_behind::leave(core, server_conn, client_conn, needs_answer);
         }
         send_blocked_requests(core, server_conn, client_conn);
     }
-    if is_split {
+    if needs_answer {
         routing::answered(core, client_conn, server_conn, outcome.idle > 0);
     }
     // In a transaction block the server stays linked; held requests that are sent now release it themselves.

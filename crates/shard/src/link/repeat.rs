@@ -3,7 +3,7 @@
 //! Owns that this happens only before anything of the answer has been passed on: the standby has refused the request, or its connection is gone. The
 //! copy of the request is `attempt`'s; which errors are refusals, `session`'s.
 
-use session::{Boundary, Cause, Output, Refusal, ReplyContext, request_routing};
+use session::{AfterRefusal, Boundary, Cause, Output, Refusal, ReplyContext, request_routing};
 use sql::Routing;
 use telemetry::Level;
 
@@ -16,7 +16,10 @@ use crate::log_format::excerpt;
 use crate::outbox::Outbox;
 use crate::server::{self, InternalQuery};
 
-/// What a server says to nobody.
+const NOT_RUN: &str = "a standby does not run a read, the primary does";
+const SETTINGS_REFUSED: &str = "the standby refuses the client's settings";
+
+/// Where the rest of an answer goes that is not passed on.
 struct Dropped<'a> {
     outbox: &'a mut Outbox,
     server: ConnId,
@@ -41,14 +44,15 @@ pub(crate) fn refused(
     refusal: Refusal,
     answer: &[u8],
 ) {
-    let text = format!("a standby does not run a read, the primary does ({})", excerpt(refusal.text));
+    let text = format!("{NOT_RUN} ({})", excerpt(refusal.text));
     let is_new = remember(core, server_conn, client_conn, refusal.cause);
     core.log_server(server_conn, if is_new { Level::Log } else { Level::Debug }, &text);
-    if refusal.ends_connection {
-        server_lost(core, server_conn, "the standby ends the connection");
-    } else {
-        drop_answer(core, server_conn, client_conn, answer);
-    }
+    let lost = match refusal.connection {
+        AfterRefusal::GoesOn => return drop_answer(core, server_conn, client_conn, answer),
+        AfterRefusal::EndedByStandby => "the standby ends the connection",
+        AfterRefusal::SettingsRefused => SETTINGS_REFUSED,
+    };
+    server_lost(core, server_conn, lost);
 }
 
 /// More of a refusal: behind its end the request is the primary's.
@@ -84,13 +88,32 @@ pub(crate) fn drop_answer(core: &mut Core, server_conn: ConnId, client_conn: Con
 fn repeat(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some((request, cause)) = server.attempt.take() else { return };
-    let writes = if cause == Some(Cause::Statement) { Writes::Yes } else { Writes::No };
-    give_back(client, request, writes);
+    give_back(client, request, writes_of(cause));
     checkout::release(core, server_conn);
     if core.server(server_conn).is_some_and(|server| server.client() == Some(client_conn)) {
         server_end::close_server(core, server_conn, CloseReason::Unclean);
         go_on(core, client_conn);
     }
+}
+
+/// A server has refused the settings of a client, of whose request nothing has been sent, with an error of this body. True if that is a standby's, which may not
+/// have replayed yet what they need: the primary serves all of the session, or this request if it was a conflict with recovery.
+#[cold]
+pub(crate) fn settings_refused(
+    core: &mut Core,
+    server_conn: ConnId,
+    client_conn: ConnId,
+    error: &[u8],
+) -> bool {
+    if !server_lost(core, server_conn, SETTINGS_REFUSED) {
+        return false;
+    }
+    let refusal = Refusal::of_setting(error);
+    if let Some(client) = core.conns.client_mut(client_conn).filter(|_| refusal.cause == Cause::Session) {
+        client.routed.note_refusal();
+    }
+    core.log_client(client_conn, Level::Log, &format!("{NOT_RUN} ({})", excerpt(refusal.text)));
+    true
 }
 
 /// The connection to a server is gone. True if that is a standby's whose client has got nothing of an answer: the primary serves it.
@@ -102,25 +125,32 @@ pub(crate) fn server_lost(core: &mut Core, server_conn: ConnId, text: &str) -> b
     if local_pool.is_none_or(|local_pool| local_pool.serves.standby().is_none()) {
         return false;
     }
-    let request = match server.phase {
+    let (request, writes) = match server.phase {
         server::Phase::Linked(_) => match server.attempt.take() {
-            Some((request, _)) => request,
+            Some((request, cause)) => (request, writes_of(cause)),
             None => return false,
         },
-        // It was made like its client, of whose request nothing has been sent.
-        server::Phase::InternalQuery(InternalQuery::Apply(_) | InternalQuery::Statements(_)) => Vec::new(),
+        // It was made like its client, of whose request nothing has been sent. What a comment has sent to a standby may write.
+        server::Phase::InternalQuery(InternalQuery::Apply(_) | InternalQuery::Statements(_)) => {
+            (Vec::new(), Writes::Yes)
+        }
         _ => return false,
     };
     core.log_server(server_conn, Level::Warning, &format!("{text}; the primary runs what was asked of it"));
     server_end::close_server(core, server_conn, CloseReason::Message(text));
     server_end::let_go(core, server_conn);
     let Some(client) = core.conns.client_mut(client_conn) else { return true };
-    give_back(client, request, Writes::No);
+    give_back(client, request, writes);
     if let Some(statements) = client.request.statements.as_deref_mut() {
         statements.request_repeats(&mut core.registry);
     }
     go_on(core, client_conn);
     true
+}
+
+/// Whether a request that a standby has not run writes: what it has refused because it is one may.
+fn writes_of(cause: Option<Cause>) -> Writes {
+    if cause == Some(Cause::Statement) { Writes::Yes } else { Writes::No }
 }
 
 /// The request is in front of what its client has sent behind it, and the primary's.
@@ -151,11 +181,16 @@ fn remember(core: &mut Core, server_conn: ConnId, client_conn: ConnId, cause: Ca
             let statements = client.request.statements.as_deref();
             split.is_some_and(|split| {
                 let mut are_remembered = true;
-                let _ =
-                    request_routing(server.attempt.request(), (statements, true), &core.registry, |text| {
-                        are_remembered &= split.names.refused(text);
-                        Routing::Read
-                    });
+                let mut refused = |text: &[u8]| {
+                    are_remembered &= split.names.refused(text);
+                    Routing::Read
+                };
+                let _ = request_routing(
+                    server.attempt.request(),
+                    (statements, true),
+                    &core.registry,
+                    &mut refused,
+                );
                 are_remembered
             })
         }

@@ -3,7 +3,9 @@
 //! Owns that a read goes to a standby only if that is one, near enough, and has replayed what its client has written (`read_consistency`). What reads is
 //! `session`'s and `sql`'s; how far a standby is, `local_pools::cluster`'s.
 
-use session::{RequestRouting, TransactionControl, request_routing, request_selects};
+use session::{
+    JudgedRequest, RequestRouting, SessionSettings, TransactionControl, request_routing, request_selects,
+};
 use settings::{ReadAfterWrite, ReadConsistency};
 use sql::RouteHint;
 use wire::sqlstate;
@@ -23,15 +25,9 @@ use crate::local_pools::table::{LocalPools, PoolId};
 const ROUTE: &str = "weir.route";
 
 /// The pool whose server an idle client's request goes to. `request` is empty if it is held; None: the client has waited for its pin, and its request was judged before.
-#[cold]
 #[inline(never)]
 pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: Option<&[u8]>) -> PoolId {
-    let is_split =
-        core.local_pools.get(primary).is_some_and(|local_pool| local_pool.serves.split().is_some());
-    if is_split {
-        left_behind::leave_old_primary(core, primary);
-        note_timeline(core, primary);
-    }
+    let is_split = follow_timeline(core, primary);
     let Some(request) = request.filter(|_| is_split) else {
         match core.conns.client_mut(conn) {
             Some(client) if is_split && client.routed.standby().is_none() => {}
@@ -47,8 +43,8 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
         client.routed.go_to_primary(writes);
         return primary;
     }
-    let judged = judge(core, conn, primary, request);
-    let needs = needs(core, conn, primary, judged);
+    let JudgedRequest { routing, end, is_repeatable } = judge(core, conn, primary, request);
+    let needs = needs(core, conn, primary, routing);
     let standby = needs.and_then(|needs| choose(core, primary, needs));
     if let (None, Some(needs)) = (standby, needs) {
         positions::request_sample(core, primary, needs);
@@ -58,21 +54,26 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
         let bytes = if request.is_empty() { &client.request.held } else { request };
         let statements = client.request.statements.as_deref();
         let selects = || request_selects(bytes, statements, &core.registry);
-        let writes = writes(judged, &core.local_pools, primary, selects);
-        client.routed.go_to_primary(writes);
+        let writes = writes(routing, &core.local_pools, primary, selects);
+        client.routed.send_to_primary(writes, end);
         return primary;
     };
-    client.routed.go_to_standby(standby, judged != RequestRouting::Standby);
+    client.routed.send_to_standby(standby, end, is_repeatable && routing != RequestRouting::Standby);
     standby
 }
 
-/// Another thread may have found a primary on a newer timeline: standbys that follow an older one have nothing of what clients have written there.
-fn note_timeline(core: &mut Core, primary: PoolId) {
-    if let Some((local_pool, cluster)) = core.local_pools.with_cluster(primary)
-        && let Some((_, timeline)) = local_pool.pool.database().cluster.known()
+/// Another thread may have found a primary on a newer timeline: connections to the older one end, and standbys that follow that have nothing of what clients have
+/// written since. False if the pool sends nothing elsewhere.
+#[inline]
+fn follow_timeline(core: &mut Core, primary: PoolId) -> bool {
+    let Some((local_pool, cluster, _)) = core.local_pools.with_standbys(primary) else { return false };
+    if let Some((_, newest)) = local_pool.pool.database().cluster.known()
+        && (newest > cluster.timeline() || local_pool.has_not_seen(newest))
     {
-        cluster.note_timeline(timeline);
+        cluster.note_timeline(newest);
+        left_behind::leave_old_primary(core, primary);
     }
+    true
 }
 
 /// Whether a request of the primary writes.
@@ -93,31 +94,53 @@ fn writes(
 }
 
 /// What the request is.
-pub(crate) fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> RequestRouting {
-    let Some(local_pool) = core.local_pools.get_mut(primary) else { return RequestRouting::Write };
+pub(crate) fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u8]) -> JudgedRequest {
+    let Some(local_pool) = core.local_pools.get_mut(primary) else {
+        return JudgedRequest::WRITE;
+    };
     let changes = local_pool.pool.database().cluster.schema_changes();
     let mode = local_pool.pool.limits.mode;
-    let Some(split) = local_pool.serves.split_mut() else { return RequestRouting::Write };
-    let Some(client) = core.conns.client_mut(conn) else { return RequestRouting::Write };
+    let Some(split) = local_pool.serves.split_mut() else {
+        return JudgedRequest::WRITE;
+    };
+    let Some(client) = core.conns.client_mut(conn) else {
+        return JudgedRequest::WRITE;
+    };
     let wish = wish(client);
     // Its notifications come in the order of its own server's commits.
     if client.listening.is_some() || client.routed.is_refused() {
-        return RequestRouting::Write;
+        return JudgedRequest::WRITE;
     }
     // Its BEGIN is in front of the request.
     if client.deferred_begin.is_some() {
-        return if wish == Some(RouteHint::Standby) {
-            RequestRouting::Standby
-        } else {
-            RequestRouting::Write
-        };
+        let is_standbys = wish == Some(RouteHint::Standby);
+        let routing = if is_standbys { RequestRouting::Standby } else { RequestRouting::Write };
+        return JudgedRequest::without_end(routing);
     }
     let bytes = if request.is_empty() { &client.request.held } else { request };
     let names = &mut split.names;
     names.expire_if_changed(changes);
     let maps_names = !client.passes_names(&core.config, mode);
     let statements = client.request.statements.as_deref();
-    let judged = request_routing(bytes, (statements, maps_names), &core.registry, |text| names.routing(text));
+    let judged = request_routing(bytes, (statements, maps_names), &core.registry, names);
+    let routing = match judged.routing {
+        RequestRouting::ReadOnlyTransaction if is_serializable(client) => RequestRouting::Session,
+        routing => routing,
+    };
+    JudgedRequest { routing: as_wished(wish, routing, bytes), ..judged }
+}
+
+/// Transactions of the session are serializable, unless they say otherwise: a standby would refuse each statement in them (PostgreSQL: Hot Standby).
+fn is_serializable(client: &Client) -> bool {
+    client.parameters.others().iter().any(|(name, value)| {
+        name.eq_ignore_ascii_case("default_transaction_isolation")
+            && value.eq_ignore_ascii_case("serializable")
+    })
+}
+
+/// What it is where the session's own setting says where it goes; a comment is stronger.
+#[inline]
+fn as_wished(wish: Option<RouteHint>, judged: RequestRouting, bytes: &[u8]) -> RequestRouting {
     let begins = || TransactionControl::of_message(bytes).is_some_and(TransactionControl::begins);
     match (wish, judged) {
         (None, judged) | (Some(_), judged @ (RequestRouting::Primary | RequestRouting::Standby)) => judged,
@@ -129,9 +152,15 @@ pub(crate) fn judge(core: &mut Core, conn: ConnId, primary: PoolId, request: &[u
 }
 
 /// Where the session's own setting sends its requests.
+#[inline]
 fn wish(client: &Client) -> Option<RouteHint> {
-    let mut others = client.parameters.others().iter();
-    match others.find(|(name, _)| name.eq_ignore_ascii_case(ROUTE))?.1 {
+    let others = client.parameters.others();
+    if others.is_empty() { None } else { wish_of(others) }
+}
+
+#[inline(never)]
+fn wish_of(settings: &SessionSettings) -> Option<RouteHint> {
+    match settings.iter().find(|(name, _)| name.eq_ignore_ascii_case(ROUTE))?.1 {
         "primary" => Some(RouteHint::Primary),
         "standby" => Some(RouteHint::Standby),
         _ => None,
@@ -139,16 +168,19 @@ fn wish(client: &Client) -> Option<RouteHint> {
 }
 
 /// What a standby has to have replayed for such a request of this client; None if it is the primary's.
+#[inline]
 fn needs(core: &Core, conn: ConnId, primary: PoolId, judged: RequestRouting) -> Option<Needs> {
-    let local_pool = core.local_pools.get(primary)?;
-    let client = core.conns.client(conn)?;
     match judged {
         RequestRouting::Write | RequestRouting::Primary | RequestRouting::Session => None,
         RequestRouting::Standby => Some(Needs::Nothing),
-        RequestRouting::Read | RequestRouting::ReadOnlyTransaction => needs_of_read(local_pool, client),
+        RequestRouting::Read | RequestRouting::ReadOnlyTransaction => {
+            needs_of_read(core.local_pools.get(primary)?, core.conns.client(conn)?)
+        }
     }
 }
 
+/// The same for a read.
+#[inline]
 pub(crate) fn needs_of_read(local_pool: &LocalPool, client: &Client) -> Option<Needs> {
     let entry = &local_pool.database;
     let wrote = client.routed.wrote();
@@ -158,34 +190,32 @@ pub(crate) fn needs_of_read(local_pool: &LocalPool, client: &Client) -> Option<N
         (_, ReadConsistency::Eventual) => Some(Needs::Nothing),
         (_, ReadConsistency::Session) if wrote == 0 => Some(Needs::Nothing),
         (_, ReadConsistency::Session) => Some(Needs::Sample(wrote)),
-        // Clients that the process before still has are not counted here.
-        (_, ReadConsistency::Database) if local_pool.pool.external() > 0 => None,
         (_, ReadConsistency::Database) => {
-            Some(Needs::Writes { sample: wrote, writes: local_pool.pool.database().cluster.writes() })
+            let writes = local_pool.pool.database().cluster.all_writes()?;
+            Some(Needs::Writes { sample: wrote, writes })
         }
     }
 }
 
 /// The pool of the standby with the fewest requests, of those that may serve it.
+#[inline]
 fn choose(core: &mut Core, primary: PoolId, needs: Needs) -> Option<PoolId> {
     let now_us = core.now.mono_us;
-    let local_pool = core.local_pools.get(primary)?;
-    let split = local_pool.serves.split()?;
-    let database = &local_pool.database;
-    let most = database.max_replica_lag;
+    let (local_pool, cluster, pools) = core.local_pools.with_standbys(primary)?;
+    let standbys = &local_pool.serves.split()?.standbys;
+    let weights = &local_pool.database.weight;
     let load = |place: usize| {
-        let standby = split.standbys.get(place).and_then(|standby| core.local_pools.get(*standby));
+        let standby = standbys.get(place).and_then(|standby| pools.get(*standby));
         standby.filter(|standby| standby.has_live_server()).map(|standby| standby.pool.in_use())
     };
-    let place =
-        core.local_pools.cluster(split.cluster)?.least_loaded(needs, most, load, &database.weight, now_us)?;
-    let standby = *split.standbys.get(place)?;
-    let (local_pool, cluster) = core.local_pools.with_cluster(primary)?;
-    cluster.read_goes_to(place, &local_pool.database.weight);
+    let place = cluster.least_loaded(needs, local_pool.database.max_replica_lag, load, weights, now_us)?;
+    let standby = *standbys.get(place)?;
+    cluster.read_goes_to(place, weights);
     Some(standby)
 }
 
-/// A client's request is answered, and with it its transaction if that `is_over`.
+/// A client's request is answered, and with it its transaction if that `is_over`. Not to be called where
+/// [`Routed::needs_answer`](crate::client::routed::Routed::needs_answer) says that there is nothing to do.
 #[cold]
 #[inline(never)]
 pub(crate) fn answered(core: &mut Core, conn: ConnId, server_conn: ConnId, is_over: bool) {

@@ -9,7 +9,8 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{
-    backpressure, client_end, fair, internal_query, listener, opening, permits, repeat, shares, standbys,
+    backpressure, client_end, fair, internal_query, listener, opening, permits, repeat, routing, shares,
+    standbys,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -41,12 +42,16 @@ pub(crate) fn server_fault(core: &mut Core, conn: ConnId, text: &str) {
     }
 }
 
+/// Whether an error ends the connection.
+pub(crate) fn ends_connection(error: &[u8]) -> bool {
+    matches!(wire::error::parse(error).severity(), Some(b"FATAL" | b"PANIC"))
+}
+
 /// Code and message of an error that ends the connection: its client gets them, even if a query of Weir's own met it.
 fn fatal(error: &[u8]) -> Option<(&str, &str)> {
     let fields = wire::error::parse(error);
-    let ends = matches!(fields.severity(), Some(b"FATAL" | b"PANIC"));
     let text = |field: Option<_>| std::str::from_utf8(field?).ok();
-    text(fields.code()).zip(text(fields.message())).filter(|_| ends)
+    text(fields.code()).zip(text(fields.message())).filter(|_| ends_connection(error))
 }
 
 /// Closes a server connection in any phase. An idle one gets Terminate first, and its end of file is awaited, so
@@ -131,7 +136,12 @@ pub(crate) fn server_hung_up(core: &mut Core, conn: ConnId) {
             core.act(Action::Close { conn });
         }
         Phase::Closing => {}
-        _ => server_fault(core, conn, "server conn crashed?"),
+        _ => {
+            let crashed = standbys::forget_crashed(core, conn);
+            server_fault(core, conn, "server conn crashed?");
+            // Behind what becomes of its own client, and of others that it makes room for.
+            crashed.into_iter().for_each(|pool| routing::move_waiters(core, pool));
+        }
     }
 }
 

@@ -103,17 +103,37 @@ pub(crate) fn note_end(core: &mut Core, conn: ConnId, pool_id: PoolId) {
     }
 }
 
+/// A connection to a standby has ended without a word. The host may have crashed and be back with less than it had replayed, while other connections to it only seem to live:
+/// how far it is is not known any more. The answer is the pools whose clients were to be served by what it was.
+#[cold]
+pub(crate) fn forget_crashed(core: &mut Core, conn: ConnId) -> Vec<PoolId> {
+    let crashed = core.conns.server(conn).filter(|server| server.is_live() && !has_said_why(server));
+    let Some(pool_id) = crashed.map(|server| server.pool) else { return Vec::new() };
+    let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return Vec::new() };
+    let Some(place) = local_pool.serves.standby().map(|standby| standby.place) else { return Vec::new() };
+    cluster.note_crash(place);
+    let pools = core.local_pools.iter().map(|(pool, _)| pool);
+    pools.filter(|pool| is_of_host(core, *pool, pool_id, place)).collect()
+}
+
+/// An error has announced the end of this connection, which is that of one session, or of a server that is shut down: what a crash ends says nothing, or a warning.
+fn has_said_why(server: &Server) -> bool {
+    server.close_when_free.reason() == Some(CloseReason::SentFatal)
+        || server.internal_error.as_deref().is_some_and(server_end::ends_connection)
+}
+
 /// A pool for reads on this host has a server, besides this one.
 fn has_live_server(core: &Core, pool_id: PoolId, place: usize, but: ConnId) -> bool {
-    let cluster = core.local_pools.get(pool_id).and_then(|local_pool| local_pool.serves.cluster());
-    let is_of_host = |pool: PoolId| {
-        let serves = core.local_pools.get(pool).map(|local_pool| &local_pool.serves);
-        serves.is_some_and(|serves| {
-            serves.cluster() == cluster && serves.standby().is_some_and(|standby| standby.place == place)
-        })
-    };
     core.conns.iter().any(|(conn, other)| {
-        matches!(other, Conn::Server(server) if conn != but && server.is_pooled() && is_of_host(server.pool))
+        matches!(other, Conn::Server(server) if conn != but && server.is_pooled() && is_of_host(core, server.pool, pool_id, place))
+    })
+}
+
+/// This pool is for reads on the host in this place of the list that another pool's entry has.
+fn is_of_host(core: &Core, pool: PoolId, of: PoolId, place: usize) -> bool {
+    let serves = |pool| core.local_pools.get(pool).map(|local_pool| &local_pool.serves);
+    serves(pool).zip(serves(of)).is_some_and(|(serves, other)| {
+        serves.cluster() == other.cluster() && serves.standby().is_some_and(|standby| standby.place == place)
     })
 }
 

@@ -180,6 +180,25 @@ pub(crate) enum Needs {
     Writes { sample: u64, writes: u64 },
 }
 
+/// A host that may serve a read.
+#[derive(Clone, Copy)]
+struct Choice {
+    place: usize,
+    load: u32,
+    weight: u16,
+    owed: i64,
+}
+
+impl Choice {
+    /// The other one, if it is better.
+    #[inline]
+    fn or_better(self, other: Choice) -> Choice {
+        let load = u64::from(self.load) * u64::from(other.weight);
+        let other_load = u64::from(other.load) * u64::from(self.weight);
+        if other_load < load || other_load == load && other.owed > self.owed { other } else { self }
+    }
+}
+
 /// How far a standby is behind the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lag {
@@ -207,8 +226,6 @@ pub(crate) struct Cluster {
     awaited: u64,
     /// Until then reads are expected behind writes.
     reads_follow_until_us: u64,
-    /// The host that served the last read.
-    last_read: usize,
     /// The primary has refused to say how far it is.
     is_refused: bool,
 }
@@ -228,7 +245,6 @@ impl Cluster {
             primary: None,
             awaited: 0,
             reads_follow_until_us: 0,
-            last_read: 0,
             is_refused: false,
         }
     }
@@ -318,6 +334,16 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(place) else { return };
         (host.replayed, host.fresh, host.fresh_writes, host.follows) = (None, 0, 0, 0);
         (host.question, host.asked_us, host.silent_since_us) = (Question::None, 0, None);
+    }
+
+    /// A standby may have crashed, and have less than it had. Whether it is silent, or follows an older timeline, is as it was.
+    pub(crate) fn note_crash(&mut self, place: usize) {
+        let Some(host) = self.hosts.get_mut(place) else { return };
+        (host.replayed, host.fresh, host.fresh_writes) = (None, 0, 0);
+        (host.question, host.asked_us) = (Question::None, 0);
+        if host.follows == self.timeline {
+            host.follows = 0;
+        }
     }
 
     /// The servers may be those of another cluster from here on.
@@ -412,7 +438,7 @@ impl Cluster {
             true => SAMPLE_AGAIN_US,
             false => SAMPLE_IDLE_US,
         };
-        host.state == HostState::Standby
+        matches!(host.state, HostState::Standby)
             && !host.question.is_open(now_us)
             && now_us.saturating_sub(host.asked_us) >= pause_us
     }
@@ -445,6 +471,9 @@ impl Cluster {
             host.asked_us = now_us + REFUSED_US;
             return;
         };
+        if host.replayed.is_some_and(|(before, _)| lsn < before) {
+            (host.fresh, host.fresh_writes) = (0, 0); // It has crashed since.
+        }
         (host.replayed, host.seen_us) = (Some((lsn, now_us)), now_us);
         host.follows = timeline.unwrap_or(host.follows);
         // What another timeline has at these positions is something else.
@@ -475,28 +504,26 @@ impl Cluster {
     }
 
     /// This standby may serve a read that needs this.
-    pub(crate) fn serves(&self, place: usize, needs: Needs, most: ReplicaLag, now_us: u64) -> bool {
-        self.hosts.get(place).is_some_and(|host| {
-            let has_it = match needs {
-                Needs::Nothing => true,
-                Needs::Sample(number) => host.fresh >= number,
-                Needs::Writes { sample, writes } => {
-                    host.fresh >= sample.max(1) && host.fresh_writes >= writes
-                }
-            };
-            let is_left_behind = host.follows != 0 && host.follows != self.timeline;
-            host.state == HostState::Standby
-                && !host.is_detached()
-                && !is_left_behind
-                && !host.is_unconfirmed
-                && !host.is_silent(now_us)
-                && has_it
-                && self.is_near_enough(host, most, now_us)
-        })
+    #[inline]
+    fn is_of_use(&self, host: &Host, needs: Needs, most: ReplicaLag, now_us: u64) -> bool {
+        let has_it = match needs {
+            Needs::Nothing => true,
+            Needs::Sample(number) => host.fresh >= number,
+            Needs::Writes { sample, writes } => host.fresh >= sample.max(1) && host.fresh_writes >= writes,
+        };
+        let is_left_behind = host.follows != 0 && host.follows != self.timeline;
+        matches!(host.state, HostState::Standby)
+            && has_it
+            && !host.is_detached()
+            && !is_left_behind
+            && !host.is_unconfirmed
+            && !host.is_silent(now_us)
+            && self.is_near_enough(host, most, now_us)
     }
 
     /// Of the hosts that serve such a read, the one with the least `load` (requests under way; None: no connection to it is open) for its weight; between equals
-    /// the one that is furthest behind its share, and then each in turn.
+    /// the one that is furthest behind its share, or the first of them.
+    #[inline]
     pub(crate) fn least_loaded(
         &self,
         needs: Needs,
@@ -505,26 +532,25 @@ impl Cluster {
         weights: &Weights,
         now_us: u64,
     ) -> Option<usize> {
-        let count = self.hosts.len();
-        let in_turn = (1..=count).map(|step| (self.last_read + step) % count);
-        let serving =
-            in_turn.filter(|place| weights.of(*place) > 0 && self.serves(*place, needs, most, now_us));
-        let loaded = serving.filter_map(|place| Some((place, load(place)?)));
-        let owed = |place: usize| self.hosts.get(place).map_or(0, |host| host.owed);
-        let order = |(one, load): &(usize, u32), (other, other_load): &(usize, u32)| {
-            let by_load = u64::from(*load) * u64::from(weights.of(*other));
-            let other_by_load = u64::from(*other_load) * u64::from(weights.of(*one));
-            by_load.cmp(&other_by_load).then(owed(*other).cmp(&owed(*one)))
-        };
-        loaded.min_by(order).map(|(place, _)| place)
+        let mut least: Option<Choice> = None;
+        for (place, host) in self.hosts.iter().enumerate() {
+            let weight = weights.of(place);
+            if weight > 0
+                && self.is_of_use(host, needs, most, now_us)
+                && let Some(load) = load(place)
+            {
+                let choice = Choice { place, load, weight, owed: host.owed };
+                least = Some(least.map_or(choice, |least| least.or_better(choice)));
+            }
+        }
+        least.map(|choice| choice.place)
     }
 
     /// A read goes to this host.
     pub(crate) fn read_goes_to(&mut self, place: usize, weights: &Weights) {
-        self.last_read = place;
         let mut all = 0;
         for (at, host) in self.hosts.iter_mut().enumerate() {
-            if host.state == HostState::Standby {
+            if matches!(host.state, HostState::Standby) {
                 let weight = i64::from(weights.of(at));
                 all += weight;
                 // One that has not served for a while does not get it all at once.
@@ -538,11 +564,11 @@ impl Cluster {
     }
 
     fn is_near_enough(&self, host: &Host, most: ReplicaLag, now_us: u64) -> bool {
-        match (most, self.lag_of(host, now_us)) {
-            (ReplicaLag::Unlimited, _) => true,
-            (_, None) => false,
-            (ReplicaLag::Time(most), Some(lag)) => lag.time_us <= micros(most),
-            (ReplicaLag::Bytes(most), Some(lag)) => lag.bytes <= most,
+        let lag = || self.lag_of(host, now_us);
+        match most {
+            ReplicaLag::Unlimited => true,
+            ReplicaLag::Time(most) => lag().is_some_and(|lag| lag.time_us <= micros(most)),
+            ReplicaLag::Bytes(most) => lag().is_some_and(|lag| lag.bytes <= most),
         }
     }
 
@@ -557,7 +583,8 @@ impl Cluster {
         if host.fresh == 0 {
             return None;
         }
-        let missing = self.samples.iter().find(|sample| sample.number > host.fresh);
+        let replayed = self.samples.partition_point(|sample| sample.number <= host.fresh);
+        let missing = self.samples.get(replayed);
         let time_us = missing.map_or(0, |sample| now_us.saturating_sub(sample.begun_us));
         Some(Lag { bytes: newest.lsn.saturating_sub(lsn), time_us })
     }
@@ -592,7 +619,11 @@ mod tests {
     }
 
     fn serves(cluster: &Cluster, place: usize, needs: Needs) -> bool {
-        cluster.serves(place, needs, ReplicaLag::Unlimited, 0)
+        serves_within(cluster, place, needs, ReplicaLag::Unlimited, 0)
+    }
+
+    fn serves_within(cluster: &Cluster, place: usize, needs: Needs, most: ReplicaLag, now_us: u64) -> bool {
+        cluster.hosts.get(place).is_some_and(|host| cluster.is_of_use(host, needs, most, now_us))
     }
 
     #[test]
@@ -657,8 +688,9 @@ mod tests {
     fn a_standby_that_does_not_answer_serves_nothing() {
         let mut cluster = cluster();
         cluster.position_asked(1, 0);
-        let serves =
-            |cluster: &Cluster, now_us| cluster.serves(1, Needs::Nothing, ReplicaLag::Unlimited, now_us);
+        let serves = |cluster: &Cluster, now_us| {
+            serves_within(cluster, 1, Needs::Nothing, ReplicaLag::Unlimited, now_us)
+        };
         assert!(serves(&cluster, SILENT_US - 1) && !serves(&cluster, SILENT_US));
         cluster.position_asked(1, PATIENCE_US);
         assert!(!serves(&cluster, PATIENCE_US), "a further question does not help");
@@ -736,7 +768,7 @@ mod tests {
         sample(&mut cluster, 500, 200 * MS);
         cluster.replayed(1, Some((300, Some(1))), 0);
         assert_eq!(cluster.lag(1, 250 * MS), Some(Lag { bytes: 200, time_us: 50 * MS }));
-        let near = |most| cluster.serves(1, Needs::Nothing, most, 250 * MS);
+        let near = |most| serves_within(&cluster, 1, Needs::Nothing, most, 250 * MS);
         assert!(near(ReplicaLag::Bytes(200)) && !near(ReplicaLag::Bytes(199)));
         assert!(near(ReplicaLag::Time(Duration::from_millis(50))));
         assert!(!near(ReplicaLag::Time(Duration::from_millis(49))));

@@ -97,10 +97,11 @@ impl LocalPool {
         self.target_at(place, global)
     }
 
-    /// Why the server that has logged in is none that the entry's connections go to (`target_session_attrs`); None if it is one.
+    /// Why the server that has logged in is none that the entry's connections go to (`target_session_attrs`); None if it is one. Of one that takes no query, its role
+    /// alone is known.
     pub(crate) fn refuses(
         &mut self,
-        info: &ServerInfo,
+        (info, was_asked): (&ServerInfo, bool),
         target: &Target,
         global: &Global,
         now_us: u64,
@@ -112,8 +113,9 @@ impl LocalPool {
         if refused.is_some() {
             self.note_primary(info);
         }
-        let refused = refused.or_else(|| self.refuses_mismatch(info));
-        if refused.is_none() {
+        let refused = refused.or_else(|| was_asked.then(|| self.refuses_mismatch(info)).flatten());
+        // One that was not asked may be a primary that was left behind: others are not to be sent there for it.
+        if refused.is_none() && (was_asked || self.pool.database().cluster.known().is_none()) {
             self.note_used(target, global);
         }
         refused
@@ -282,6 +284,12 @@ impl LocalPool {
     /// A primary was seen on a newer timeline than this.
     pub(crate) fn has_newer_primary(&self, timeline: u32) -> bool {
         self.pool.database().cluster.known().is_some_and(|(_, newest)| newest > timeline)
+    }
+
+    /// [`LocalPool::take_newer_timeline`] has not returned this timeline, or a newer one.
+    #[inline]
+    pub(crate) fn has_not_seen(&self, timeline: u32) -> bool {
+        self.next_host.timeline < timeline
     }
 
     /// The newest timeline of a primary that was seen, the first time that it is asked for.

@@ -11,9 +11,9 @@ use crate::ConnId;
 /// On this channel the server of a client that is handed over and the shared connection get the same marker.
 pub(crate) const MARKERS: &str = "weir_handover";
 
-/// So many channels it listens on at most: PostgreSQL goes through all of them for each notification.
+/// The most channels it listens on: PostgreSQL goes through all of them for each notification.
 const MAX_CHANNELS: usize = 16_384;
-/// So many of them are in one command, so that it answers in time.
+/// The most of them in one command, so that it answers in time.
 const CHANNELS_AT_A_TIME: usize = 1_000;
 
 /// Where the connection is.

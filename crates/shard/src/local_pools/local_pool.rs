@@ -8,7 +8,9 @@ use std::sync::Arc;
 use auth::ScramKeys;
 use pool::{Limits, Pool, Sharing};
 use session::Catalog;
-use settings::{Config, ConnectionSharing, Database, PinAction, PoolMode, TargetSessionAttrs};
+use settings::{
+    Config, ConnectionSharing, Database, PinAction, PoolMode, ReadConsistency, TargetSessionAttrs,
+};
 use telemetry::{Counters, Histograms};
 
 use crate::ConnId;
@@ -133,6 +135,24 @@ impl LocalPool {
 }
 
 impl LocalPool {
+    /// A client comes.
+    pub(crate) fn add_client(&mut self) {
+        self.clients += 1;
+        self.pool.follow_writers(true);
+    }
+
+    /// A client leaves.
+    pub(crate) fn remove_client(&mut self) {
+        self.clients = self.clients.saturating_sub(1);
+        self.pool.follow_writers(self.clients > 0);
+    }
+
+    /// The settings are others.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.pool.set_limits(limits);
+        self.pool.follow_writers(self.clients > 0);
+    }
+
     /// No connection uses or waits for it, not even for the end of a cancel.
     pub(crate) fn is_unused(&self) -> bool {
         self.clients == 0
@@ -195,7 +215,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
     let is_for_reads = database.read_write_split
         && database.target_session_attrs == TargetSessionAttrs::Standby
         && config.pool_mode(database, user) != PoolMode::Session;
-    let is_asked = config.judges_reads(database, user) || is_for_reads;
+    let judges = config.judges_reads(database, user);
     let max_pinned = config.max_pinned(database, user);
     Limits {
         mode: config.pool_mode(database, user),
@@ -207,7 +227,7 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
             && config.follows_sessions(database, user)
             && config.max_pinned_action(database, user) == PinAction::Wait,
         pool_size: config.pool_size(database, user),
-        min_pool_size: config.min_pool_size(database).max(u32::from(is_asked)),
+        min_pool_size: config.min_pool_size(database).max(u32::from(judges || is_for_reads)),
         keeps_own: is_for_reads,
         reserve_pool_size: config.reserve_pool_size(database, user),
         reserve_pool_timeout_us: micros(config.global.reserve_pool_timeout),
@@ -229,5 +249,6 @@ pub(crate) fn limits(config: &Config, database: &Database, user: &str) -> Limits
         queue_target_us: micros(config.queue_target(database)),
         server_login_retry_us: micros(config.global.server_login_retry),
         round_robin: config.global.server_round_robin || config.global.server_shuffle,
+        counts_writes: is_for_reads || judges && database.read_consistency == ReadConsistency::Database,
     }
 }

@@ -5,7 +5,7 @@
 use pool::{SizeController, SizeReport};
 use telemetry::Counters;
 
-/// A transaction goes on for much longer than is usual: for at least so long, and for so many times the mean.
+/// A transaction goes on for much longer than is usual: for at least this long, and for this many times the mean.
 const LONG_US: u64 = 1_000_000;
 const LONG_FACTOR: u64 = 10;
 

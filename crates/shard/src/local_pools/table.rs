@@ -51,6 +51,16 @@ pub(crate) struct LocalPools {
     retired: BTreeMap<Arc<str>, Retired>,
 }
 
+/// All pools, to be looked at while what is known of a cluster changes.
+pub(crate) struct AllPools<'a>(&'a Slab<LocalPool>);
+
+impl<'a> AllPools<'a> {
+    #[inline]
+    pub(crate) fn get(&self, pool: PoolId) -> Option<&'a LocalPool> {
+        self.0.get(pool.0 as usize)
+    }
+}
+
 impl LocalPools {
     #[inline]
     pub(crate) fn get(&self, pool: PoolId) -> Option<&LocalPool> {
@@ -113,10 +123,20 @@ impl LocalPools {
     }
 
     /// A pool and the servers of its entry, where its reads go to standbys or it is for such reads.
+    #[inline]
     pub(crate) fn with_cluster(&mut self, pool: PoolId) -> Option<(&mut LocalPool, &mut Cluster)> {
         let local_pool = self.slots.get_mut(pool.0 as usize)?;
         let cluster = self.clusters.get_mut(local_pool.serves.cluster()?.0 as usize)?;
         Some((local_pool, cluster))
+    }
+
+    /// A pool whose reads may go to others, what is known of the servers of its entry, and all pools.
+    #[inline]
+    pub(crate) fn with_standbys(&mut self, pool: PoolId) -> Option<(&LocalPool, &mut Cluster, AllPools<'_>)> {
+        let slots = &self.slots;
+        let local_pool = slots.get(pool.0 as usize)?;
+        let cluster = self.clusters.get_mut(local_pool.serves.split()?.cluster.0 as usize)?;
+        Some((local_pool, cluster, AllPools(slots)))
     }
 
     /// The servers of an entry with these hosts, if a pool of this shard has them.

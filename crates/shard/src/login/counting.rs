@@ -63,7 +63,7 @@ pub(crate) fn count_in_pool(core: &mut Core, conn: ConnId, pool_id: PoolId) -> b
         (core.conns.get_mut(conn), core.local_pools.get_mut(pool_id))
     {
         client.counted.local_pool = true;
-        local_pool.clients += 1;
+        local_pool.add_client();
     }
     true
 }

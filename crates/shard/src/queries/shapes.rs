@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use sql::Fingerprint;
 use telemetry::queries::QueryFingerprint;
 
-/// Dead ones are swept out when there are twice as many as were alive the last time, and so many more.
+/// Dead ones are swept out when there are twice as many as were alive the last time, and this many more.
 const SLACK: usize = 1_000;
 
 /// A text of this length may have been cut before it came here.

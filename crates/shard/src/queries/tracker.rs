@@ -200,7 +200,7 @@ impl QueryTracker {
         self.asked.pop_front().map(|request| Request { waits, ..request })
     }
 
-    /// The request behind so many others ended in an error.
+    /// The request behind this many others ended in an error.
     pub(crate) fn failed(&mut self, behind: usize) {
         if let Some(request) = self.asked.get_mut(behind) {
             request.failed = true;

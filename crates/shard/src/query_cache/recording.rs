@@ -38,7 +38,7 @@ pub(crate) enum Recorded {
 }
 
 impl Recording {
-    /// Of a request of so many bytes, which are the end of the key.
+    /// Of a request of this many bytes, which are the end of the key.
     pub(crate) fn new(key: Box<[u8]>, dependencies: Dependencies, request_bytes: usize) -> Recording {
         Recording { key, dependencies, request_bytes, state: State::Waiting }
     }

@@ -109,14 +109,14 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
     }
     let Some(server) = core.conns.server_mut(conn) else { return };
     server.timeline = info.identity.and_then(|identity| identity.timeline);
-    if server.dedicated.is_some() {
-        return dedicated::dedicated_ready(core, conn, &info, behind);
-    }
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
     // Another login may have found a newer primary while this one ran `connect_query`, or RECONNECT may have come.
     let is_left_behind = server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
     if is_left_behind {
         server.close_when_free.set(CloseReason::LeftBehind);
+    }
+    if server.dedicated.is_some() {
+        return dedicated::dedicated_ready(core, conn, &info, behind);
     }
     let says_of_entry = !is_left_behind && !server.close_when_free.is_obsolete();
     let unknown = Parameters::unknown(&core.tracked);
@@ -191,7 +191,9 @@ fn closes_unwanted(core: &mut Core, conn: ConnId, info: Option<&ServerInfo>) -> 
         _ => return false,
     };
     let global = &core.config.global;
-    let Some(text) = local_pool.refuses(info, &server.target, global, now_us) else { return false };
+    let Some(text) = local_pool.refuses((info, server.takes_sql()), &server.target, global, now_us) else {
+        return false;
+    };
     let pool_id = server.pool;
     login_failed(core, conn, &text);
     server_end::close_server(core, conn, CloseReason::Message(&text));

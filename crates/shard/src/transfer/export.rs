@@ -370,6 +370,7 @@ fn put_cluster(out: &mut FieldsOut, local_pool: &LocalPool) {
     if let Some((system, timeline)) = local_pool.pool.database().cluster.known() {
         out.number(field::SYSTEM, system);
         out.number(field::NEWEST_TIMELINE, timeline.into());
+        out.text(field::CLUSTER, &cluster_text(&local_pool.database));
     }
 }
 
@@ -396,6 +397,14 @@ pub(crate) fn target_text(database: &Database) -> String {
     match target {
         TargetSessionAttrs::Any => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?})"),
         target => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?}, {target:?})"),
+    }
+}
+
+/// The hosts of an entry, or who lists them: with another text they may be another cluster's, as by RELOAD ([`settings::HostChange`]).
+pub(crate) fn cluster_text(database: &Database) -> String {
+    match database.follows_members {
+        true => format!("{:?}", database.topology),
+        false => format!("({:?}, {})", database.host, database.port),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::local_pools::table::PoolId;
 use crate::server::{Server, UsedBy};
 use crate::takeover::fields::{Fields, pair};
 use crate::takeover::{Export, Import, field};
-use crate::transfer::export::target_text;
+use crate::transfer::export::{cluster_text, target_text};
 use crate::transfer::statements;
 use crate::{Action, ConnId, Peer, client, pending, pools, server};
 
@@ -125,7 +125,10 @@ fn import_pool(core: &mut Core, state: &[u8]) {
 
 /// Which cluster its servers belong to. What this process has found itself counts.
 fn import_cluster(local_pool: &LocalPool, fields: &Fields<'_>) {
-    let is_same = fields.text(field::TARGET) == Some(&*target_text(&local_pool.database));
+    let is_same = match fields.text(field::CLUSTER) {
+        Some(text) => text == cluster_text(&local_pool.database),
+        None => fields.text(field::TARGET) == Some(&*target_text(&local_pool.database)),
+    };
     if let Some(system) = fields.number(field::SYSTEM).filter(|_| is_same) {
         let newest = fields.small(field::NEWEST_TIMELINE).filter(|timeline| *timeline > 0);
         _ = local_pool.pool.database().cluster.admit(system, newest);
@@ -215,7 +218,7 @@ fn import_pair(core: &mut Core, conn: ConnId, state: &[u8], server_conn: ConnId,
     let is_split =
         core.local_pools.get(server.pool).is_some_and(|local_pool| local_pool.serves.split().is_some());
     match core.local_pools.get(server.pool).and_then(|local_pool| local_pool.serves.standby()) {
-        Some(_) => client.routed.go_to_standby(server.pool, false),
+        Some(_) => client.routed.send_to_standby(server.pool, None, false),
         None if is_split => {
             client.routed.keeps_primary();
             server.protocol.watch_schema();

@@ -2,7 +2,7 @@
 //! it reads behind the data it has refused. How many that are cannot be known from what was sent.
 
 use crate::world::{World, message};
-use shard::ConnId;
+use shard::{ConnId, Event};
 use wire::backend::Status;
 use wire::encode;
 
@@ -196,4 +196,93 @@ fn a_close_behind_syncs_of_a_failed_copy_is_answered_in_its_place() {
         assert_eq!(world.tags(first), expected, "{ignored} ignored");
         assert!(world.closed.is_empty());
     }
+}
+
+/// PostgreSQL waits for the data and the end of a COPY that it reads, and ends the connection if anything else comes. A message that
+/// Weir answered itself would leave client and server waiting for each other.
+#[test]
+fn what_is_sent_behind_the_execute_of_a_copy_is_the_servers_to_refuse() {
+    let named = message(|out| {
+        encode::parse(out, b"s", b"select 1", &[]);
+        encode::sync(out);
+    });
+    let prepared = message(|out| {
+        encode::parse_complete(out);
+        encode::ready(out, Status::Idle);
+    });
+    for name in [&b""[..], b"the copy"] {
+        for closes in [false, true] {
+            let (mut world, first, _, server) = world(&named);
+            world.receive(server, &prepared);
+            world.sent.clear();
+            world.receive(
+                first,
+                &message(|out| {
+                    encode::parse(out, name, b"copy t from stdin", &[]);
+                    encode::bind_simple(out, b"", name, &[]);
+                    encode::execute(out, b"", 0);
+                    encode::sync(out);
+                }),
+            );
+            world.sent.clear();
+            world.receive(
+                first,
+                &message(|out| {
+                    match closes {
+                        true => encode::close(out, b'S', b"s"),
+                        false => encode::parse(out, b"again", b"select 1", &[]),
+                    }
+                    encode::sync(out);
+                }),
+            );
+            assert_eq!(world.tags(first), "", "nothing is answered here");
+            let sent = world.tags(server);
+            assert!(sent.starts_with('C') && sent.ends_with('S'), "{closes}: {sent}");
+            world.receive(
+                server,
+                &message(|out| {
+                    encode::parse_complete(out);
+                    encode::bind_complete(out);
+                    encode::copy_in(out, 0, 1);
+                    encode::error(
+                        out,
+                        "ERROR",
+                        "08P01",
+                        "unexpected message type 0x43 during COPY from stdin",
+                    );
+                    encode::error(out, "FATAL", "08P01", "protocol synchronization was lost");
+                }),
+            );
+            world.event(Event::HalfClosed { conn: server });
+            assert!(world.text(first).contains("FATAL"), "as from PostgreSQL, which lets such a client go");
+            assert!(world.closed.contains(&first) && world.closed.contains(&server));
+        }
+    }
+}
+
+/// The server may have read the Sync behind the failure, and then it answers what comes next.
+#[test]
+fn a_close_is_passed_on_while_it_is_in_doubt_whether_it_is_skipped() {
+    let named = message(|out| {
+        encode::parse(out, b"s", b"select 1", &[]);
+        encode::sync(out);
+    });
+    let (mut world, first, _, server) = world(&named);
+    world.receive(server, &[message(encode::parse_complete), ready()].concat());
+    let asked = message(|out| {
+        encode::parse(out, b"", b"copy t from stdin", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    world.receive(first, &asked);
+    world.receive(server, &refusal(true));
+    world.sent.clear();
+    let closed = message(|out| {
+        encode::close(out, b'S', b"s");
+        encode::sync(out);
+    });
+    world.receive(first, &closed);
+    let sent = world.tags(server);
+    assert!(sent.starts_with("CS"), "{sent}");
 }

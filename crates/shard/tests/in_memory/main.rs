@@ -27,6 +27,7 @@ mod pins;
 mod prepared;
 mod priority;
 mod query_cache;
+mod query_cache_model;
 mod quotas;
 mod read_write_split;
 mod refused_clients;

@@ -667,3 +667,43 @@ fn what_comes_late_for_a_copy_takes_no_server() {
     world.receive(one, &[late, message(|out| encode::query(out, b"select 1"))].concat());
     assert_eq!(world.tags(a) + &world.tags(b), "Q");
 }
+
+/// PostgreSQL 18 keeps the transaction of a pipeline open behind a Query in it, until a Sync that has something to end behind that Query
+/// (seen in 18.6). A Parse is such a thing, so that it may not be answered without the server.
+#[test]
+fn a_parse_behind_a_query_in_a_pipeline_reaches_the_server() {
+    let (mut world, [one, _], [a, _]) = two_and_two("");
+    world.receive(one, &parse_bind_execute(b"s"));
+    world.receive(a, &reply(true));
+    world.sent.clear();
+    let pipeline = |name: &'static [u8]| {
+        message(|out| {
+            encode::bind_simple(out, b"", b"s", &[]);
+            encode::execute(out, b"", 0);
+            encode::query(out, b"insert into t values (1)");
+            encode::parse(out, name, b"select 1", &[]);
+            encode::sync(out);
+        })
+    };
+    let begun = message(|out| {
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::command_complete(out, "INSERT 0 1");
+        encode::ready(out, Status::InTransaction);
+    });
+    let ended = message(|out| {
+        encode::close_complete(out);
+        encode::parse_complete(out);
+        encode::ready(out, Status::Idle);
+    });
+    // Two at once: the second is sent before it is known how the first has ended.
+    world.receive(one, &[pipeline(b"again"), pipeline(b"and again")].concat());
+    for _ in 0..2 {
+        world.receive(a, &begun);
+        assert_eq!(world.tags(one), "2CCZ");
+        let sent = world.tags(a);
+        assert!(sent.ends_with("QCPS") || sent.ends_with("QHCPS"), "{sent}");
+        world.receive(a, &ended);
+        assert_eq!(world.tags(one), "1Z");
+    }
+}

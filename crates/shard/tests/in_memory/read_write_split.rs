@@ -1,7 +1,12 @@
 //! `read_write_split`: reads go to pools of the standbys, everything else to the primary's.
 
-use crate::world::{World, config, message};
+use std::sync::Arc;
+
+use crate::world::{OneShard, World, config, message};
 use messages::{Command, RequestId};
+use pool::PoolRegistry;
+use quota::{Instant, Rules};
+use settings::Config;
 use shard::{ConnId, ConnectFault, Event, Target};
 use wire::backend::Status;
 use wire::encode;
@@ -78,9 +83,20 @@ fn opened(world: &mut World) -> Vec<(String, ConnId)> {
 
 impl Split {
     fn new(more: &str) -> Split {
-        let mut world = World::new(&format!(
-            "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 {more}"
-        ));
+        Split::with_session_state("off", more)
+    }
+
+    fn with_session_state(session_state: &str, more: &str) -> Split {
+        Split::of(World::new(&Split::settings(session_state, more)))
+    }
+
+    fn settings(session_state: &str, more: &str) -> String {
+        format!(
+            "session_state = {session_state}\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 {more}"
+        )
+    }
+
+    fn of(mut world: World) -> Split {
         let client = world.client(&[]);
         let primary = opened(&mut world)[0].1;
         logs_in(&mut world, primary, Some(1));
@@ -116,6 +132,8 @@ impl Split {
         } else if text.contains("pg_last_wal_replay_lsn") {
             let is_standby = if conn == self.primary { "f" } else { "t" };
             answers(&mut self.world, conn, &[&[Some(is_standby), Some(&lsn), Some("1")]]);
+        } else if text.contains("pg_my_temp_schema") {
+            answers(&mut self.world, conn, &[]); // Nothing is left of the client's in its session.
         } else {
             return text;
         }
@@ -161,6 +179,29 @@ impl Split {
 
     fn server(&self, place: usize) -> ConnId {
         [self.primary, self.standbys[0], self.standbys[1]][place]
+    }
+
+    /// The client's read is running on b, the only standby that gets reads, which has what it has written; so is another's, on this connection.
+    fn reading_its_write() -> (Split, ConnId) {
+        let mut split = Split::new("weight=1,1,0 pool_size=2");
+        assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+        split.replies(0, "UPDATE 1", Status::Idle);
+        assert_eq!(split.query(READ), Some(0));
+        split.replies(0, "SELECT 1", Status::Idle);
+        split.world.pass(400);
+        split.answer(500, [500, 500]);
+        let second = split.reads_on_two();
+        (split, second)
+    }
+
+    /// A read of the client is running on b, and one of another on a further connection to it.
+    fn reads_on_two(&mut self) -> ConnId {
+        assert_eq!(self.query(READ), Some(1));
+        let other = self.world.client(&[]);
+        self.world.receive(other, &message(|out| encode::query(out, READ.as_bytes())));
+        let (_, second) = opened(&mut self.world).into_iter().find(|(host, _)| host == "b").unwrap();
+        logs_in(&mut self.world, second, None);
+        second
     }
 
     /// All standbys are busy with a read, and a further connection to b is being logged in to: as a primary, by what it has reported.
@@ -409,6 +450,51 @@ fn what_has_waited_for_the_primary_since_before_reads_are_split_counts_as_writte
     assert_eq!(split.query(READ), Some(2));
 }
 
+/// An entry whose reads see all that its clients have written, configured anew with `more`; another client writes, and leaves.
+fn writes_under(split: &mut Split, more: &str) {
+    let text = format!("session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c {more}");
+    split.world.event(Event::Command(Command::Configure(config(&text))));
+    let other = split.world.client(&[]);
+    split.world.query(other, "UPDATE t SET a = 1");
+    let served = split.answer_all([500, 100, 100]);
+    assert!(served.contains("UPDATE t"), "{served}");
+    split.replies(0, "UPDATE 1", Status::Idle);
+    split.world.event(Event::HungUp { conn: other });
+    let text = "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 read_consistency=database";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    split.answer_all([500, 100, 100]);
+}
+
+#[test]
+fn what_others_wrote_while_that_was_not_counted_is_read_where_reads_see_all_of_it() {
+    for more in ["target_session_attrs=primary", "read_write_split=1"] {
+        let mut split = Split::new("read_consistency=database");
+        writes_under(&mut split, more);
+        assert_eq!(split.query(READ), Some(0), "{more}: no standby has it");
+        split.replies(0, "SELECT 1", Status::Idle);
+        split.answer_all([500, 100, 500]);
+        assert_eq!(split.query(READ), Some(2), "{more}");
+    }
+}
+
+#[test]
+fn while_what_a_user_writes_is_not_counted_reads_that_see_all_of_it_are_the_primarys() {
+    let mut split = Split::new("read_consistency=database");
+    let text = "session_state = off\npool_mode = transaction\n[databases]\nd = host=a,b,c read_write_split=1 read_consistency=database\n\
+        [users]\nboss = pool_mode=session";
+    split.world.event(Event::Command(Command::Configure(config(text))));
+    let place = split.query(READ).unwrap();
+    split.replies(place, "SELECT 1", Status::Idle);
+    assert!(place > 0);
+    let other = split.world.client_of("boss");
+    assert_eq!(split.query(READ), Some(0), "it may write");
+    split.replies(0, "SELECT 1", Status::Idle);
+    split.world.event(Event::HungUp { conn: other });
+    split.world.event(Event::Closed { conn: other });
+    split.settle();
+    assert!(split.query(READ) > Some(0), "what it has written is replayed, and it has left");
+}
+
 #[test]
 fn one_failed_login_does_not_take_a_standby_out() {
     let mut split = Split::new("pool_size=2");
@@ -433,6 +519,15 @@ fn refusal(severity: &str, code: &str) -> Vec<u8> {
     message(|out| {
         out.extend_from_slice(b"T\0\0\0\x06\0\0");
         encode::error(out, severity, code, "no");
+    })
+}
+
+/// The server has set what its client has set.
+fn settings_applied() -> Vec<u8> {
+    message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"a");
+        ready(out);
     })
 }
 
@@ -521,6 +616,94 @@ fn a_read_whose_standby_is_gone_before_the_first_row_is_run_by_the_primary() {
 }
 
 #[test]
+fn a_write_that_a_standby_has_refused_before_it_was_gone_is_known_to_be_one() {
+    let mut split = Split::new("");
+    let place = split.query("SELECT count(a) FROM v").unwrap();
+    let standby = split.server(place);
+    split.world.sent.remove(&split.primary);
+    split.world.receive(standby, &refusal("ERROR", "25006"));
+    split.world.event(Event::HungUp { conn: standby });
+    assert!(place > 0 && split.world.text(split.primary).contains("SELECT count(a) FROM v"));
+    split.replies(0, "SELECT 1", Status::Idle);
+    assert_eq!(split.query(READ), Some(0), "no standby is known to have what it wrote");
+}
+
+#[test]
+fn a_write_behind_a_repeated_read_that_a_quota_has_refused_is_known_to_be_one() {
+    let registry = Arc::new(OneShard::default());
+    let settings = Split::settings("off", "");
+    let mut split = Split::of(World::beside(Arc::clone(&registry) as _, &settings));
+    let limit = |split: &mut Split, quotas: &str| {
+        let quotas = Arc::new(Rules::read(quotas.as_bytes()).unwrap());
+        let config = Config { quotas, ..Config::clone(&config(&settings)) };
+        split.world.event(Event::Command(Command::Configure(Arc::new(config))));
+        let now = Instant { wall_s: 1_700_000_000, mono_us: split.world.now.mono_us };
+        registry.with_quotas(&mut |book| _ = book.tick(now));
+    };
+    limit(&mut split, "user u queries/day hard=2");
+    split.client = split.world.client(&[]);
+    let place = split.query(READ).unwrap();
+    split.replies(place, "SELECT 1", Status::Idle);
+    let place = split.query(READ).unwrap();
+    let (standby, client) = (split.server(place), split.client);
+    limit(&mut split, "user u queries/day hard=1");
+    split.world.text(client);
+    split.world.receive(standby, &[refusal("ERROR", "40001"), message(ready)].concat());
+    assert!(place > 0 && split.world.text(client).contains("C53400"));
+    limit(&mut split, "user u queries/day hard=100");
+    assert_eq!(split.query("INSERT INTO t VALUES (1)"), Some(0));
+    split.replies(0, "INSERT 0 1", Status::Idle);
+    assert_eq!(split.query(READ), Some(0), "no standby is known to have it");
+}
+
+#[test]
+fn a_standby_that_has_crashed_has_nothing_although_other_connections_to_it_seem_to_live() {
+    let (mut split, second) = Split::reading_its_write();
+    assert!(split.world.text(second).contains(READ));
+    split.replies(1, "SELECT 1", Status::Idle);
+    let ended = split.standbys[0];
+    split.standbys[0] = second;
+    split.world.event(Event::HungUp { conn: ended });
+    assert_eq!(split.query(READ), Some(0), "it may have been started again, with less than it had");
+}
+
+#[test]
+fn a_connection_to_a_standby_that_has_said_why_it_ends_says_nothing_of_its_host() {
+    let (mut split, second) = Split::reading_its_write();
+    let other = split.world.client(&[]);
+    // A conflict with what is replayed, behind the first row. Another client waits for a connection.
+    split.world.receive(other, &message(|out| encode::query(out, READ.as_bytes())));
+    split.world.sent.remove(&split.primary);
+    let row = message(|out| encode::data_row(out, [Some(&b"1"[..])]));
+    let ended = split.standbys[0];
+    split.world.receive(ended, &row);
+    split.world.receive(ended, &refusal("FATAL", "57P01"));
+    split.world.event(Event::HungUp { conn: ended });
+    assert!(!split.world.text(split.primary).contains(READ), "what waits goes on waiting");
+    split.standbys[0] = second;
+    split.replies(1, "SELECT 1", Status::Idle);
+    assert!(split.world.text(second).contains(READ));
+}
+
+#[test]
+fn a_silent_standby_whose_connections_end_one_by_one_gets_no_reads() {
+    let mut split = Split::new("weight=1,1,0 pool_size=2");
+    split.reads_on_two();
+    split.replies(1, "SELECT 1", Status::Idle);
+    // It is asked how far it is, and does not answer; the primary does.
+    for _ in 0..5 {
+        split.world.pass(400);
+        let primary = split.primary;
+        (0..3).for_each(|_| drop(split.answer_one(primary, 100)));
+    }
+    assert_eq!(split.query(READ), Some(0));
+    split.replies(0, "SELECT 1", Status::Idle);
+    let ended = split.standbys[0];
+    split.world.event(Event::HungUp { conn: ended });
+    assert_eq!(split.query(READ), Some(0));
+}
+
+#[test]
 fn half_a_notice_behind_the_settings_of_a_standby_belongs_to_the_answer() {
     let notice = message(|out| encode::notice(out, "NOTICE", "00000", "the weather is fine"));
     let row = message(|out| {
@@ -535,14 +718,8 @@ fn half_a_notice_behind_the_settings_of_a_standby_belongs_to_the_answer() {
             split.client = split.world.client(&[("application_name", "a")]);
             let place = split.query(READ).unwrap();
             let (standby, client) = (split.server(place), split.client);
-            let mut set = message(|out| {
-                encode::command_complete(out, "SET");
-                encode::parameter_status(out, b"application_name", b"a");
-                ready(out);
-            });
-            set.extend(&notice[..cut]);
             split.world.sent.clear();
-            split.world.receive(standby, &set);
+            split.world.receive(standby, &[&settings_applied(), &notice[..cut]].concat());
             assert!(place > 0 && split.world.text(standby).contains(READ));
             split.world.receive(standby, &[&notice[cut..], answer].concat());
             assert_eq!(split.world.tags(client), told, "cut at {cut}");
@@ -550,6 +727,102 @@ fn half_a_notice_behind_the_settings_of_a_standby_belongs_to_the_answer() {
             assert_eq!(is_repeated, told.is_empty(), "cut at {cut}");
         }
     }
+}
+
+#[test]
+fn a_read_behind_settings_that_were_sent_with_it_is_repeated_too() {
+    let refused = [refusal("ERROR", "40001"), message(ready)].concat();
+    let ended = refusal("FATAL", "57P01");
+    for answer in [&refused, &ended] {
+        let mut split = Split::with_session_state("virtual", "");
+        split.client = split.world.client(&[("application_name", "a")]);
+        let place = split.query(READ).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        split.world.receive(standby, &settings_applied());
+        split.replies(place, "SELECT 1", Status::Idle);
+        split.answer(100, [100, 100]);
+        // The other one has not its settings, which go in front of the request.
+        let other = split.query(READ).unwrap();
+        let standby = split.server(other);
+        split.world.sent.clear();
+        split.world.led(standby, 1);
+        split.world.receive(standby, answer);
+        assert!(other > 0 && other != place && split.world.tags(client).is_empty());
+        let asked = split.world.text(split.primary);
+        assert!(asked.contains("BEGIN ISOLATION LEVEL READ COMMITTED") && asked.contains(READ), "{asked}");
+    }
+}
+
+/// A role that was made a moment ago, for example, which the standby does not have yet.
+#[test]
+fn settings_that_a_standby_refuses_are_the_primarys_and_so_is_the_session() {
+    for (is_alone, code) in [(true, "22023"), (false, "22023"), (true, "40001"), (false, "40001")] {
+        let refused = [refusal("ERROR", code), message(ready)].concat();
+        let mut split = Split::with_session_state("virtual", "");
+        split.client = split.world.client(&[("application_name", "a")]);
+        let mut place = split.query(READ).unwrap();
+        let client = split.client;
+        if !is_alone {
+            let standby = split.server(place);
+            split.world.receive(standby, &settings_applied());
+            split.replies(place, "SELECT 1", Status::Idle);
+            split.answer(100, [100, 100]);
+            place = split.query(READ).unwrap();
+        }
+        let standby = split.server(place);
+        split.world.sent.clear();
+        split.world.receive(standby, &refused);
+        assert!(place > 0 && split.world.tags(client).is_empty() && !split.world.closed.contains(&client));
+        assert!(split.world.closed.contains(&standby), "some of the settings may be in force there");
+        let asked = split.world.text(split.primary);
+        assert!(asked.contains("application_name"), "{asked}");
+        if is_alone {
+            split.world.receive(split.primary, &settings_applied());
+            assert!(split.world.text(split.primary).contains(READ));
+        } else {
+            split.world.led(split.primary, 1);
+            assert!(asked.contains(READ), "{asked}");
+        }
+        split.replies(0, "SELECT 1", Status::Idle);
+        split.settle();
+        assert_eq!(split.query(READ) == Some(0), code != "40001", "the primary serves the session");
+    }
+}
+
+/// The primary could not run it if the standby refused the settings: its client may know by then what the standby has prepared.
+#[test]
+fn settings_do_not_go_in_front_of_what_cannot_be_repeated() {
+    let mut split = Split::with_session_state("virtual", "");
+    split.client = split.world.client(&[("application_name", "a")]);
+    let place = split.query(READ).unwrap();
+    split.world.receive(split.server(place), &settings_applied());
+    split.replies(place, "SELECT 1", Status::Idle);
+    split.answer(100, [100, 100]);
+    split.world.sent.clear();
+    split.world.receive(
+        split.client,
+        &message(|out| {
+            encode::parse(out, b"s", READ.as_bytes(), &[]);
+            encode::bind_simple(out, b"", b"s", &[]);
+            encode::execute(out, b"", 0);
+            encode::sync(out);
+        }),
+    );
+    let other = 3 - place;
+    let standby = split.server(other);
+    let asked = split.world.text(standby);
+    assert!(asked.contains("application_name") && !asked.contains(READ), "{asked}");
+    split.world.receive(standby, &[refusal("ERROR", "22023"), message(ready)].concat());
+    assert!(!split.world.closed.contains(&split.client) && split.world.closed.contains(&standby));
+    let asked = split.world.text(split.primary);
+    assert!(asked.contains("application_name") && asked.contains(READ), "{asked}");
+}
+
+#[test]
+fn a_transaction_of_a_session_that_is_serializable_is_the_primarys() {
+    let mut split = Split::with_session_state("virtual", "");
+    split.client = split.world.client(&[("default_transaction_isolation", "Serializable")]);
+    assert_eq!(split.query("BEGIN READ ONLY"), Some(0));
 }
 
 #[test]

@@ -70,6 +70,39 @@ fn a_request_for_values_of_others_waits_for_discard_sequences() {
     assert_eq!(pinned(&mut world), 0);
 }
 
+/// Requests in front of it whose answers are not there yet, and messages that are none, let nothing pass that asks for values.
+#[test]
+fn a_request_for_values_waits_behind_others_of_its_client() {
+    let asks = message(|out| {
+        encode::parse(out, b"", ASKS.as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let query = message(|out| encode::query(out, b"insert into t values (2); select 2"));
+    let stray = message(|out| encode::copy_fail(out, b"no more"));
+    for before in [vec![&query], vec![&query, &stray], vec![&query, &query, &stray], vec![&stray]] {
+        let (mut world, one, two, server) = beginning(1, "");
+        run(&mut world, one, server, "select nextval('s')", "SELECT 1");
+        let mut bytes: Vec<u8> = before.iter().flat_map(|part| part.iter().copied()).collect();
+        let queries = before.iter().filter(|part| ***part == query).count();
+        bytes.extend_from_slice(&asks);
+        world.receive(two, &bytes);
+        for _ in 0..queries {
+            let sent = world.text(server);
+            assert!(!sent.contains(ASKS), "{} messages: {sent}", before.len());
+            let answer = message(|out| {
+                encode::command_complete(out, "INSERT 0 1");
+                encode::command_complete(out, "SELECT 1");
+                encode::ready(out, Status::Idle);
+            });
+            world.receive(server, &answer);
+        }
+        let sent = world.text(server);
+        assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{} messages: {sent}", before.len());
+    }
+}
+
 #[test]
 fn what_may_have_called_nextval_shows_in_tags_texts_and_errors() {
     for (sql, tag) in [

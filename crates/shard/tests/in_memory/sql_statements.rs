@@ -377,3 +377,32 @@ fn a_warning_about_a_text_that_is_parsed_again_is_not_the_clients() {
     let told = world.text(client);
     assert!(!told.contains("nonstandard") && told.contains("of what runs"), "{told:?}");
 }
+
+/// PostgreSQL 18 keeps the transaction of a pipeline open behind a Query in it: a Sync of Weir's own would commit it.
+#[test]
+fn what_an_execute_needs_in_a_pipeline_ends_no_transaction() {
+    let (mut world, [one], server) = idle();
+    let parsed = message(|out| {
+        encode::parse(out, b"p", b"select 1", &[]);
+        encode::sync(out);
+    });
+    world.receive(one, &parsed);
+    let ready = |out: &mut Vec<u8>| encode::ready(out, Status::Idle);
+    world.receive(server, &[message(encode::parse_complete), message(ready)].concat());
+    let pipeline = message(|out| {
+        encode::bind_simple(out, b"", b"p", &[]);
+        encode::execute(out, b"", 0);
+        encode::query(out, b"select 1");
+    });
+    world.receive(one, &pipeline);
+    let answers = message(|out| {
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+        encode::command_complete(out, "SELECT 1");
+        encode::ready(out, Status::InTransaction);
+    });
+    world.receive(server, &answers);
+    world.sent.clear();
+    world.query(one, "execute p");
+    assert_eq!(world.tags(server), "PQ", "no Sync between them");
+}

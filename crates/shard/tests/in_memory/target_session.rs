@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::world::takeover::{Places, bring};
+use crate::world::takeover::{Places, bring, import_all};
 use crate::world::{OneShard, World, message};
 use messages::Command;
 use pool::PoolRegistry;
@@ -293,6 +293,29 @@ fn what_is_sent_after_another_thread_has_found_the_next_primary_is_the_next_ones
     assert!(goes_to_the_next(&mut world).contains("of the new one"));
 }
 
+#[test]
+fn a_session_ends_with_its_next_request_once_another_thread_has_found_the_next_primary() {
+    let query = message(|out| encode::query(out, b"insert into t values (1)"));
+    let extended = message(|out| {
+        encode::parse(out, b"", b"insert into t values (1)", &[]);
+        encode::sync(out);
+    });
+    for request in [query, extended] {
+        let registry = Arc::new(OneShard::among(2));
+        let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_mode=session";
+        let mut world = World::beside(Arc::clone(&registry), entry);
+        let client = world.client(&[]);
+        let old = is_used(&mut world, "a:1", &PRIMARY);
+        world.query(client, "select 1");
+        world.answer(old, Status::Idle);
+        world.sent.clear();
+        registry.database("d").cluster.note_primary(CLUSTER, 2);
+        world.receive(client, &request);
+        assert_eq!(world.tags(old), "X");
+        assert!(world.text(client).contains("57P01") && world.closed.contains(&client));
+    }
+}
+
 /// Another user's pool of the same entry connects to the next primary.
 fn another_pool_finds_the_next(world: &mut World) -> ConnId {
     let other = world.accept();
@@ -542,6 +565,70 @@ fn no_client_keeps_a_primary_that_was_left_behind_over_a_takeover() {
     assert!(new.text(client).contains("57P01"));
 }
 
+/// The new process reads its own file, which may have been edited.
+#[test]
+fn a_takeover_keeps_the_fence_of_an_entry_whose_hosts_are_the_same() {
+    let entry = |hosts: &str, more: &str| {
+        format!(
+            "session_state = off\n[databases]\nd = host={hosts} port=1 target_session_attrs=primary{more}"
+        )
+    };
+    for (hosts, more, may_write) in
+        [("a,b", "", false), ("a,b", " connect_query='select 7'", false), ("a,c", "", true)]
+    {
+        let (mut old, mut new) = (World::new(&entry("a,b", "")), World::new(&entry(hosts, more)));
+        let client = old.client(&[]);
+        let (conn, _) = opening(&mut old);
+        reports_as(&mut old, conn, &PRIMARY, (CLUSTER, Some(2)));
+        old.event(Event::HungUp { conn });
+        old.event(Event::Command(Command::Export { round: 1 }));
+        let places = import_all(&mut old, &mut new);
+        new.query(places[&client], "insert");
+        new.connecting.truncate(1);
+        let (conn, _) = opening(&mut new);
+        reports_as(&mut new, conn, &PRIMARY, (CLUSTER, Some(FIRST)));
+        assert_eq!(new.tags(conn).contains('X'), !may_write, "{hosts}{more}");
+    }
+}
+
+#[test]
+fn a_replicating_client_gets_a_server_although_that_cannot_be_asked_for_its_cluster() {
+    let (mut world, _) = waiting("host=a port=1 target_session_attrs=primary");
+    is_used(&mut world, "a:1", &PRIMARY);
+    for (reported, is_greeted) in [(PRIMARY, true), (STANDBY, false)] {
+        let client = world.client(&[("replication", "true")]);
+        let (conn, _) = opening(&mut world);
+        greets(&mut world, conn, &reported);
+        assert_eq!(world.tags(client).ends_with("KZ"), is_greeted);
+        assert_eq!(world.tags(conn).contains('X'), !is_greeted);
+    }
+}
+
+#[test]
+fn a_client_that_replicates_gets_no_primary_that_was_left_behind_and_keeps_none() {
+    let directory = Arc::new(OneShard::default());
+    let text = "session_state = off\n[databases]\nd = host=a port=1 target_session_attrs=primary connect_query='select 7'";
+    let mut world = World::beside(directory.clone(), text);
+    let cluster = &directory.database("d").cluster;
+    let replicates = [("replication", "database")];
+    let client = world.client(&replicates);
+    let (conn, _) = opening(&mut world);
+    reports(&mut world, conn, &PRIMARY);
+    world.answer(conn, Status::Idle);
+    assert!(world.tags(client).ends_with("KZ"));
+    world.sent.remove(&conn);
+    let late = world.client(&replicates);
+    let (other, _) = opening(&mut world);
+    reports(&mut world, other, &PRIMARY);
+    assert_eq!(cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.answer(other, Status::Idle);
+    assert!(world.tags(other).contains('X') && world.tags(late).is_empty(), "it waits for another one");
+    world.pass(400);
+    world.pass(400);
+    assert!(world.tags(conn).contains('X'));
+    assert!(world.text(client).contains("57P01"));
+}
+
 #[test]
 fn a_primary_without_writes_stays_in_an_entry_of_those() {
     let (mut world, client) = waiting("host=a port=1 target_session_attrs=read-only");
@@ -650,6 +737,32 @@ fn an_idle_server_serves_nobody_once_another_thread_has_found_a_newer_primary() 
     let (new, _) = opening(&mut world);
     reports_as(&mut world, new, &PRIMARY, (CLUSTER, Some(2)));
     assert!(world.text(new).contains("insert"));
+}
+
+#[test]
+fn a_client_that_gets_its_server_at_login_is_greeted_by_the_newer_primary() {
+    let directory = Arc::new(OneShard::default());
+    let text = "session_state = off\npool_mode = session\nassign_server_at_login = 1\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+    let mut world = World::beside(directory.clone(), text);
+    let first = world.client(&[]);
+    let of_zone = |zone| [PRIMARY[0], PRIMARY[1], ("TimeZone", zone)];
+    let old = is_used(&mut world, "a:1", &of_zone("UTC"));
+    assert!(world.tags(first).ends_with("KZ"));
+    world.event(Event::HungUp { conn: first });
+    world.answer(old, Status::Idle);
+    world.text(old);
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    let client = world.client(&[]);
+    assert_eq!((world.tags(old).as_str(), world.tags(client).as_str()), ("X", ""));
+    world.event(Event::HungUp { conn: old });
+    world.pass(400);
+    let (new, _) = opening(&mut world);
+    reports_as(&mut world, new, &of_zone("Europe/Rome"), (CLUSTER, Some(2)));
+    let told = world.text(client);
+    assert!(told.contains("Europe/Rome") && !told.contains("UTC"), "{told}");
+    assert!(!world.text(new).contains("SET"), "the old one's defaults are not the client's");
+    world.query(client, "select 1");
+    assert!(world.text(new).contains("select 1"));
 }
 
 #[test]

@@ -33,9 +33,9 @@ pub(crate) enum Kind {
 /// What a client sends into COPY FROM STDIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filling {
-    /// So many rows.
+    /// This many rows.
     Rows(u32),
-    /// So many rows, of which the middle one is refused: what follows comes too late.
+    /// This many rows, of which the middle one is refused: what follows comes too late.
     BadRow(u32),
     /// CopyFail.
     Failure,

@@ -106,7 +106,7 @@ pub(crate) struct Client {
     pub(super) open_since_us: u64,
     /// It does as a script says, and is answered as by PostgreSQL alone.
     pub(super) wild: Option<Box<Wild>>,
-    /// So many bytes from now on it stands still for a while.
+    /// After this many more bytes it stands still for a while.
     pub(crate) stands_at: Option<(usize, u64)>,
     /// It writes nothing until then.
     pub(crate) silent_until_us: u64,
@@ -239,9 +239,13 @@ impl Client {
         self.view.status != Status::Idle
     }
 
-    /// Whether something that it has sent is not answered, or not ended: what it sends now comes behind that.
-    pub(crate) fn is_amidst_requests(&self) -> bool {
-        self.wild.as_ref().map_or(!self.groups.is_empty(), |wild| wild.is_amidst_requests())
+    /// Whether what it sends now belongs to what it has begun: a transaction, or messages that no Sync has ended.
+    pub(crate) fn goes_on(&self) -> bool {
+        let is_amidst = match &self.wild {
+            Some(wild) => wild.goes_on(),
+            None => self.planned_open || self.groups.back().is_some_and(|group| !group.synced),
+        };
+        is_amidst || self.is_in_transaction()
     }
 
     /// Whether it has sent nonsense and will not stay.

@@ -245,11 +245,6 @@ impl Shadow {
         self.session.is_at_rest()
     }
 
-    /// Whether it has ended all requests, and all answers have come.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.answers.is_empty() && self.session.is_at_rest()
-    }
-
     /// Whether its transaction has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.session.has_failed()

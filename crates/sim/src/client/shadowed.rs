@@ -81,9 +81,9 @@ impl Wild {
         self.is_certain && self.shadow.as_ref().is_some_and(Shadow::owes)
     }
 
-    /// See [`Client::is_amidst_requests`].
-    pub(super) fn is_amidst_requests(&self) -> bool {
-        self.shadow.as_ref().is_some_and(|shadow| !shadow.has_answered())
+    /// See [`Client::goes_on`].
+    pub(super) fn goes_on(&self) -> bool {
+        self.shadow.as_ref().is_some_and(|shadow| shadow.is_in_block() || !shadow.is_at_rest())
     }
 
     /// It holds nothing but values of sequences, for which the pooler may let no other client wait. (If its question for session state fails, it

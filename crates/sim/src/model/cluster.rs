@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
     pub(crate) strange: Vec<(&'static str, String)>,
     /// Backends that another session has woken: drive them.
     pub(crate) woken: Vec<u32>,
-    /// Backends that were notified: drive them after so many microseconds.
+    /// Backends that were notified: drive them after this many microseconds.
     pub(crate) signalled: Vec<(u32, u64)>,
     /// Notifications that no one has asked for yet, in the order of commits.
     pub(crate) sent: Vec<Sent>,

@@ -45,7 +45,7 @@ pub(crate) struct SessionContext<'a> {
 pub(crate) enum Progress {
     /// It waits for a message.
     Waiting,
-    /// It works for so many microseconds and wants [`Session::work`] then.
+    /// It works for this many microseconds and wants [`Session::work`] then.
     Busy(u64),
     /// It wants [`Session::work`] at once.
     Again,

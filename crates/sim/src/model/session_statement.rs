@@ -10,7 +10,7 @@ use crate::sql::{Statement, Tag};
 /// The table whose trigger sets something.
 const AUDITED: &str = "audited";
 
-/// So many channels the pooler's question names at most.
+/// The most channels that the pooler's question names.
 const ASKED_CHANNELS: usize = 65;
 
 impl Session {

@@ -15,6 +15,8 @@ impl<P: Pooler> World<P> {
         let mut touched: Vec<ConnId> = Vec::new();
         while let Some(action) = self.shards[shard].pooler.poll() {
             match action {
+                // By one of these actions the process has ended, and with it its sockets.
+                _ if self.shards[shard].ended => {}
                 Action::Send { to, source, start, end } => {
                     self.obey_send(shard, to, source, start as usize..end as usize, received);
                     if !touched.contains(&to) {

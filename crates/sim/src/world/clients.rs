@@ -1,6 +1,5 @@
 //! The clients' side: sessions that come and go, their bytes, and those who send cancel requests for them.
 
-use super::reads::Behind;
 use super::{Era, Owner, ProcessStart, What, World};
 use crate::client::context::ClientContext;
 use crate::client::session::{Client, Phase};
@@ -47,13 +46,16 @@ impl<P: Pooler> World<P> {
             chaos: self.era == Era::Chaos,
         };
         let client = &mut self.clients[number as usize];
-        let before = client.requests();
-        let behind =
-            Behind { transaction: client.is_in_transaction(), requests: client.is_amidst_requests() };
+        let (requests, written) = (client.requests(), client.output.len());
+        let goes_on = client.goes_on();
         act(client, &mut scene);
+        let goes_on = goes_on || client.is_in_transaction();
+        let has_sent = client.output.len() > written;
         let acknowledged = std::mem::take(&mut self.checker.acknowledged);
         if self.swarm.hosts.is_some() {
-            self.note_sent(number, before, behind);
+            if has_sent {
+                self.note_sent(number, requests, goes_on);
+            }
             self.note_acknowledged(number, &acknowledged);
         }
     }

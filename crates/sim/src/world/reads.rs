@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use settings::{PoolMode, ReadConsistency};
+use settings::ReadConsistency;
 
 use super::{ConnRef, Owner, World};
 use crate::model::backend::Backend;
@@ -15,19 +15,6 @@ use crate::setup;
 use crate::sql::Tag;
 use crate::tap::{Purpose, Tap};
 
-/// How long a thread may take to notice what another one was shown: it looks three times a second. Until then what a client sends behind requests that are not
-/// answered goes where those went, and what it sends in session pooling to the server that it keeps; from then on nothing does.
-pub(super) const LEAVES_US: u64 = 400_000;
-
-/// What a client's request comes behind.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Behind {
-    /// A transaction that goes on: its server was chosen when it began.
-    pub(super) transaction: bool,
-    /// Requests that are not answered or not ended: their server may have been chosen before this one was sent.
-    pub(super) requests: bool,
-}
-
 /// Which commits a request has to see.
 #[derive(Clone, Debug)]
 struct Owed {
@@ -35,10 +22,6 @@ struct Owed {
     own: usize,
     /// Those that clients of its database had been told of when it was sent.
     sent_us: u64,
-    /// The same where it is executed by a primary that was left behind: when that was chosen, as far as it may still be in use.
-    chosen_us: u64,
-    /// Its client keeps its server for its session.
-    is_kept: bool,
 }
 
 /// A row that a client was told of, and when.
@@ -56,46 +39,29 @@ pub(super) struct Reads {
     /// By database, then by process.
     all: BTreeMap<String, Vec<Vec<Told>>>,
     owed: BTreeMap<Tag, Owed>,
+    /// The same of what each client has sent last, by which its server was chosen.
+    last: BTreeMap<u32, Owed>,
     /// The newest timeline that a primary has told a process of, and when, by process and database.
     shown: BTreeMap<(usize, String), (u32, u64)>,
     /// Where servers were used since RECONNECT: only then it is known which cluster is meant.
     known: BTreeSet<(usize, String)>,
     /// Databases for which RECONNECT has let older timelines in again, also into processes that took over since.
     reconnected: BTreeSet<String>,
-    /// Clients that may have kept a server since their last request.
-    keeping: BTreeSet<u32>,
 }
 
 impl<P: Pooler> World<P> {
-    /// A client has sent requests, behind the one `before`. In a transaction that goes on they are owed what its beginning was.
-    pub(super) fn note_sent(&mut self, number: u32, before: u32, behind: Behind) {
-        if self.clients[number as usize].requests() == before {
-            return;
-        }
-        let database = &self.births[number as usize].database;
-        let mode = self.config.databases.get(database).and_then(|entry| entry.pool_mode);
+    /// A client has sent something, perhaps requests behind the one `before`, and not merely heard an answer. If that `goes_on` with what it has begun, it is owed what the beginning was.
+    pub(super) fn note_sent(&mut self, number: u32, before: u32, goes_on: bool) {
         let reads = &mut self.reads;
-        let at_login = self.swarm.pooling.assign_at_login;
-        // What comes behind a RELOAD that ends session pooling may still go to the server that was kept.
-        let is_kept = match mode.unwrap_or(self.config.global.pool_mode) {
-            PoolMode::Session => !reads.keeping.insert(number) || behind.requests || at_login,
-            PoolMode::Transaction | PoolMode::Statement => reads.keeping.remove(&number),
-        };
-        let sent_us = self.clock.now_us();
-        let own = reads.own.get(&number).map_or(0, Vec::len);
-        let begun = reads.owed.get(&Tag { client: number, request: before });
-        let owed = match begun {
-            Some(begun) if behind.transaction => begun.clone(),
-            Some(begun) if behind.requests => {
-                let chosen_us = begun.chosen_us.max(sent_us.saturating_sub(LEAVES_US));
-                Owed { own, sent_us, chosen_us, is_kept }
-            }
-            _ if is_kept => Owed { own, sent_us, chosen_us: sent_us.saturating_sub(LEAVES_US), is_kept },
-            _ => Owed { own, sent_us, chosen_us: sent_us, is_kept },
-        };
+        let begun = reads.last.get(&number).filter(|_| goes_on).cloned();
+        let owed = begun.unwrap_or_else(|| Owed {
+            own: reads.own.get(&number).map_or(0, Vec::len),
+            sent_us: self.clock.now_us(),
+        });
         for request in before + 1..=self.clients[number as usize].requests() {
             reads.owed.insert(Tag { client: number, request }, owed.clone());
         }
+        reads.last.insert(number, owed);
     }
 
     /// A client was told that these rows are committed.
@@ -127,7 +93,7 @@ impl<P: Pooler> World<P> {
     /// Servers have read for clients.
     pub(super) fn judge_reads(&mut self) {
         for (tag, backend, at) in std::mem::take(&mut self.cluster.reads) {
-            let Backend { end, place, .. } = *self.cluster.backend(backend);
+            let Backend { end, .. } = *self.cluster.backend(backend);
             let end = end.peer();
             let (Some(hosts), Some(how)) = (&self.cluster.replication, &self.swarm.hosts) else { return };
             let Some(owed) = self.reads.owed.get(&tag) else { continue };
@@ -137,14 +103,12 @@ impl<P: Pooler> World<P> {
                 let is_let_in = may_be_old && at.timeline < told.at.timeline;
                 !is_let_in && !hosts.has(at, told.at) && !hosts.is_lost(told.at)
             };
-            let is_of_primary = hosts.writes_timeline(place).is_some();
-            let until_us = if is_of_primary { owed.chosen_us } else { owed.sent_us };
             let own = self.reads.own.get(&tag.client).and_then(|own| own.get(..owed.own));
             let mut missed = own.into_iter().flatten().find(misses);
             if how.consistency == ReadConsistency::Database && missed.is_none() {
                 let all = self.process_at(end).and_then(|process| {
                     let all = self.reads.all.get(database)?.get(process)?;
-                    all.get(..all.partition_point(|told| told.told_us < until_us))
+                    all.get(..all.partition_point(|told| told.told_us < owed.sent_us))
                 });
                 missed = all.into_iter().flatten().find(misses);
             }
@@ -180,9 +144,9 @@ impl<P: Pooler> World<P> {
         self.reads.reconnected.extend(databases.filter(|name| database.is_none_or(|one| name == one)));
     }
 
-    /// A client's request, which is newer by so much than what was shown, was sent to a server that was at rest or had not answered another request: that is no
-    /// primary of an older timeline than was shown.
-    pub(super) fn expect_not_left_behind(&mut self, spot: ConnRef, tap: &Tap, newer_us: u64) {
+    /// A client's request was sent to a server that was `idle`, or had not answered another one of it: that is no primary of an older timeline than was shown when
+    /// the client sent it.
+    pub(super) fn expect_not_left_behind(&mut self, spot: ConnRef, tap: &Tap, idle: bool) {
         let Some(hosts) = &self.cluster.replication else { return };
         let Purpose::Session { database, .. } = &tap.purpose else { return };
         let address =
@@ -194,14 +158,12 @@ impl<P: Pooler> World<P> {
         let name = (self.shards[spot.shard].process, database.clone());
         let (shown, shown_us) = self.reads.shown.get(&name).copied().unwrap_or_default();
         // What is sent behind other requests may go to a server of before RECONNECT.
-        if newer_us == 0 {
+        if idle {
             self.reads.known.insert(name);
         }
         // A server that has been chosen for a request by then may get it.
         let owed = tap.last.and_then(|tag| self.reads.owed.get(&tag));
-        let (sent_us, is_kept) = owed.map_or((0, false), |owed| (owed.sent_us, owed.is_kept));
-        let newer_us = if is_kept { newer_us.max(LEAVES_US) } else { newer_us };
-        if timeline < shown && sent_us > shown_us + newer_us {
+        if timeline < shown && owed.is_some_and(|owed| owed.sent_us > shown_us) {
             let text = format!(
                 "shard {} sent a request to a primary of timeline {timeline} after {shown} was shown",
                 spot.shard

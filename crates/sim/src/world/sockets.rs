@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use shard::{ClientMove, ConnId, ConnectFault, Event, Peer};
 
-use super::reads::LEAVES_US;
 use super::{ConnRef, Owner, What, World};
 use crate::model::cluster::Attempt;
 use crate::network::{End, Ending};
@@ -302,10 +301,8 @@ impl<P: Pooler> World<P> {
         if tap.requests > requests {
             self.expect_not_still(spot, &tap.purpose);
             let follows = tap.take_follows();
-            if rests {
-                self.expect_not_left_behind(spot, &tap, 0);
-            } else if follows {
-                self.expect_not_left_behind(spot, &tap, LEAVES_US);
+            if rests || follows {
+                self.expect_not_left_behind(spot, &tap, rests);
             }
         }
         if was_unknown && tap.purpose != Purpose::Unknown {

@@ -170,6 +170,7 @@ mod tests {
             ("select '\\' /* weir: standby */", None),
             ("select '\\' /* weir: primary */ '", Some(RouteHint::Primary)),
             ("select '\\\\' /* weir: standby */", Some(RouteHint::Standby)),
+            ("select nextval('s'), E'a'\n'b\\' ', '\\', ' /* weir: standby */ '", None),
             ("", None),
         ] {
             assert_eq!(route_hint(text.as_bytes()), hint, "{text}");

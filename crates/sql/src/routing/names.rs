@@ -13,6 +13,12 @@ pub(super) const NAME_BYTES: usize = 63;
 /// Operators that PostgreSQL uses for other words: IN, BETWEEN, LIKE, DISTINCT, ORDER BY, UNION, USING.
 const IMPLIED: &[&str] = &["=", "<>", "<", "<=", ">", ">=", "~", "!~", "~~", "~~*", "!~~", "!~~*"];
 
+/// A text that does not show this operator may use it all the same.
+#[must_use]
+pub fn is_implied_operator(symbol: &str) -> bool {
+    IMPLIED.contains(&symbol)
+}
+
 /// The names of one database.
 #[derive(Clone, Debug)]
 pub struct RoutingNames {
@@ -25,7 +31,7 @@ pub struct RoutingNames {
     /// What may make a text other than a read: `primary_only`, and the words that are built in.
     filter: Filter,
     flagged: HashSet<Box<[u8]>>,
-    /// All names have ASCII letters, digits and `_` only: the words of a text show them.
+    /// All names have ASCII letters, digits and `_` only, and begin with no digit: the words of a text show them.
     are_words: bool,
     /// All names are ASCII.
     are_ascii: bool,
@@ -62,11 +68,9 @@ impl RoutingNames {
             .collect();
         RoutingNames {
             filter: Filter::of(flagged.iter().map(AsRef::as_ref)),
-            are_words: primary_only.iter().all(|name| name.bytes().all(is_part_of_word)),
+            are_words: primary_only.iter().all(|name| is_word(name)),
             are_ascii: primary_only.iter().all(|name| name.is_ascii()),
-            is_unknown: operators
-                .iter()
-                .any(|symbol| symbol.is_empty() || IMPLIED.contains(&symbol.as_ref())),
+            is_unknown: operators.iter().any(|symbol| symbol.is_empty() || is_implied_operator(symbol)),
             flagged,
             readers,
             primary_only,
@@ -149,8 +153,9 @@ impl Default for RoutingNames {
     }
 }
 
-fn is_part_of_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+/// It stands in a text as one word that is no number.
+fn is_word(name: &str) -> bool {
+    name.bytes().all(words::is_part_of_word) && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
@@ -178,6 +183,16 @@ mod tests {
         }
         for text in ["select abalance from pgbench_accounts where aid = 12345", "", "select 'é'", "t"] {
             assert_eq!(names.allow_all_words(text.as_bytes()), text.is_ascii(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_begins_with_a_digit_is_not_taken_for_a_number() {
+        for name in ["2024", "1a"] {
+            assert!(
+                !names(&[name]).allow_all_words(format!("select * from \"{name}\"").as_bytes()),
+                "{name}"
+            );
         }
     }
 

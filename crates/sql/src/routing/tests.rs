@@ -107,6 +107,7 @@ fn backslashes_are_read_both_ways() {
         "select '\\', nextval('a'), ''",
         "select 'é\\'",
         "select E'a'\n'b\\', nextval(''s'') --'",
+        "select nextval('s'), E'a'\n'b\\' ', '\\', ' /* weir: standby */ '",
     ] {
         assert_eq!(of(text), Routing::Write, "{text}");
     }

@@ -42,6 +42,12 @@ pub(super) fn all(text: &[u8], mut allows: impl FnMut(Word<'_>) -> bool) -> bool
     begun.is_none_or(|begin| allows(Word::of(text, begin, text.len())))
 }
 
+/// A letter of ASCII, a digit or `_`.
+#[inline]
+pub(super) fn is_part_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
 fn bytes(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

@@ -23,6 +23,8 @@ pub(crate) struct Calls {
     pub(super) access: Access,
     pub(super) changes: Changes,
     pub(crate) names: Vec<FunctionName>,
+    /// Those that it calls, or fields that it reads, as `(a).name`, `a[1].name` or `$1.name`.
+    pub(super) attributes: Vec<FunctionName>,
     /// There are others, whose names the text does not show, or too many.
     pub(crate) hides_names: bool,
 }
@@ -89,6 +91,9 @@ const CHANGING: &[(&str, Changes, Access)] = &[
     ("inet_server_port", Changes::NONE, Access::Unknown),
 ];
 
+/// The function of PostgreSQL that runs SQL given as its only argument.
+const RUNS_TEXT: &str = "ts_stat";
+
 /// Functions of PostgreSQL that neither write nor leave anything in the session, whatever their arguments: the common ones. Those that
 /// run SQL given as text (`query_to_xml`, `ts_stat`) are not among them.
 const HARMLESS: &str = "
@@ -127,11 +132,18 @@ const HARMLESS: &str = "
 
 /// All calls in these tokens.
 pub(crate) fn of(tokens: &[Token<'_>]) -> Calls {
-    let mut calls =
-        Calls { access: Access::Reads, changes: Changes::NONE, names: Vec::new(), hides_names: false };
+    let mut calls = Calls {
+        access: Access::Reads,
+        changes: Changes::NONE,
+        names: Vec::new(),
+        attributes: Vec::new(),
+        hides_names: false,
+    };
     // Whether a function is called with each of the open parentheses.
     let mut open = Vec::new();
     let mut closed_a_call = false;
+    // The last name in the notation of a field: another one behind it is one of its value.
+    let mut field = None;
     for (at, token) in tokens.iter().enumerate() {
         if token.kind == Kind::Open {
             let function = called(&tokens[..at], &tokens[at + 1..], closed_a_call);
@@ -140,8 +152,15 @@ pub(crate) fn of(tokens: &[Token<'_>]) -> Calls {
             let is_operator = at.checked_sub(1).is_some_and(|name| is_word(tokens[name], "operator"));
             open.push(function.is_some() && !is_operator || filters);
             if let Some(function) = function {
-                calls.add(function);
+                calls.add(function, |calls| &mut calls.names);
             }
+        }
+        if is_called_as_field(&tokens[..at], *token, field)
+            && tokens.get(at + 1).is_none_or(|next| next.kind != Kind::Open)
+        {
+            field = Some(at);
+            let name = name_of(*token).map(|name| FunctionName { schema: None, name });
+            calls.add(name, |calls| &mut calls.attributes);
         }
         closed_a_call = match token.kind {
             Kind::Close => open.pop().unwrap_or(false),
@@ -154,16 +173,23 @@ pub(crate) fn of(tokens: &[Token<'_>]) -> Calls {
 }
 
 impl Calls {
-    fn add(&mut self, function: Option<FunctionName>) {
+    /// All functions that it calls or may call.
+    pub(super) fn all_names(mut self) -> Vec<FunctionName> {
+        self.attributes.retain(|name| !self.names.contains(name));
+        self.names.append(&mut self.attributes);
+        self.names
+    }
+
+    fn add(&mut self, function: Option<FunctionName>, list: impl Fn(&mut Calls) -> &mut Vec<FunctionName>) {
         let Some(function) = function else {
             // A name that the text does not show.
             self.hides_names = true;
             return self.change(Changes::FUNCTIONS, Access::Unknown);
         };
-        if self.names.contains(&function) {
+        if list(self).contains(&function) {
             return;
         }
-        if self.names.len() == MAX_CALLS {
+        if list(self).len() == MAX_CALLS {
             self.hides_names = true;
             return self.change(Changes::FUNCTIONS, Access::Unknown);
         }
@@ -175,12 +201,31 @@ impl Calls {
         } else if !is_postgresqls || !HARMLESS.split_ascii_whitespace().any(|known| known == name) {
             self.change(Changes::FUNCTIONS, Access::Unknown);
         }
-        self.names.push(function);
+        list(self).push(function);
     }
 
     fn change(&mut self, changes: Changes, access: Access) {
         self.changes = self.changes.and(changes);
         self.access = self.access.max(access);
+    }
+}
+
+/// The name behind these tokens may be a function in the notation of a field (PostgreSQL: SQL Functions on Composite Types): of a value, of another `field`, or of
+/// the result of a function in FROM, by its alias. Other names behind those of tables are taken for columns.
+fn is_called_as_field(before: &[Token<'_>], name: Token<'_>, field: Option<usize>) -> bool {
+    let [rest @ .., value, dot] = before else { return false };
+    if dot.kind != Kind::Dot || !matches!(name.kind, Kind::Word | Kind::Quoted) {
+        return false;
+    }
+    match value.kind {
+        Kind::Close | Kind::CloseBracket => true,
+        Kind::Value => value.text.starts_with('$') && !value.text.ends_with('$'),
+        _ if field == Some(rest.len()) => true,
+        Kind::Word | Kind::Quoted => match name_of(name) {
+            Some(name) => name == RUNS_TEXT || CHANGING.iter().any(|(known, ..)| *known == name),
+            None => name.text.get(1..2) == Some("&"), // U&"..."
+        },
+        _ => false,
     }
 }
 

@@ -65,7 +65,7 @@ fn query(tokens: Tokens<'_>, command: Command) -> Statement {
         command,
         access: access.max(calls.access),
         changes: changes.and(calls.changes),
-        calls: calls.names,
+        calls: calls.all_names(),
     }
 }
 
@@ -154,7 +154,7 @@ fn execute(mut tokens: Tokens<'_>) -> Statement {
         command: Command::Execute(name),
         access: Access::Unknown,
         changes: Changes::ANYTHING.and(calls.changes),
-        calls: calls.names,
+        calls: calls.all_names(),
     }
 }
 

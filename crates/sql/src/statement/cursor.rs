@@ -92,7 +92,7 @@ pub(crate) fn is_word(token: Token<'_>, keyword: &str) -> bool {
 }
 
 /// A name as PostgreSQL folds it: in lower case without quotes, as it stands with them, cut at 63 bytes.
-pub(super) fn name_of(token: Token<'_>) -> Name {
+pub(crate) fn name_of(token: Token<'_>) -> Name {
     let mut name = match token.kind {
         Kind::Word => token.text.to_ascii_lowercase(),
         Kind::Quoted => {

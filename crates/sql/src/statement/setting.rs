@@ -173,6 +173,9 @@ fn value(tokens: &mut Tokens<'_>) -> Option<Value> {
 /// What a string says, if that does not depend on escapes.
 pub(super) fn text(token: Token<'_>) -> Option<String> {
     let inside = token.text.strip_prefix('\'')?.strip_suffix('\'')?;
+    if token.is_parted {
+        return None;
+    }
     let is_plain = token.backslash == Backslash::Literal || !inside.contains('\\');
     is_plain.then(|| inside.replace("''", "'"))
 }

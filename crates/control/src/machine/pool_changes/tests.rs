@@ -423,6 +423,11 @@ fn a_setting_that_cannot_be_is_refused_at_its_name_in_the_words_of_the_file() {
             "read_write_split sends writes to the primary, and target_session_attrs is standby",
         ),
         (
+            "target_session_attrs",
+            &[("host", "h,i"), ("query_cache", "1MB"), ("target_session_attrs", "read-only")],
+            "query_cache keeps answers of the primary, and target_session_attrs is read-only",
+        ),
+        (
             "topology",
             &[("topology", "patroni http://u:s3cret@")],
             "topology: \"...\" is neither probe nor patroni",

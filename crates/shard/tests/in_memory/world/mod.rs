@@ -269,6 +269,16 @@ impl World {
         conn
     }
 
+    /// The same of this user.
+    pub fn client_of(&mut self, user: &str) -> ConnId {
+        let conn = self.accept();
+        let startup = message(|out| {
+            encode::startup(out, Version::V3_0, &[(b"user", user.as_bytes()), (b"database", b"d")]);
+        });
+        self.receive(conn, &startup);
+        conn
+    }
+
     /// A server answers so many statements that Weir has sent in front of a request, as it would before the answer to that.
     pub fn led(&mut self, server: ConnId, statements: usize) {
         let bytes = message(|out| {
