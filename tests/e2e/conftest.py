@@ -2,8 +2,7 @@
 
 A test takes `pg` (the server) and `weir` (a function that starts a pooler); a module that says
 `pytestmark = pytest.mark.every_version` runs on PostgreSQL 18 too. With `--one-variant` each test runs once: which driver and
-which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run.
-With `--pairs` it meets each driver and each PostgreSQL, but not each driver with each PostgreSQL."""
+which PostgreSQL, and whether a setting comes at start or by RELOAD, is drawn from its name, so that it is the same in every run."""
 
 import os
 import re
@@ -27,8 +26,6 @@ PGBOUNCER = pooler.pgbouncer_version()
 DRIVERS = ["pgbouncer"] if PGBOUNCER else ["epoll", "io_uring"]
 # The tests that prove a setting have a leg in which RELOAD brings it.
 BY_RELOAD = "epoll-by-reload"
-# With --pairs, what each driver meets of a test that runs on both PostgreSQLs.
-PAIRS = {("system", "epoll"), ("18", "io_uring"), ("system", BY_RELOAD)}
 # Those that look at the whole log, in which the start and the RELOAD stand too.
 ABOUT_A_START = {"log::connections_and_disconnections_can_be_left_out", "command_line::verbose_says_more"}
 
@@ -41,12 +38,14 @@ def proven_by_reload():
     return names - ABOUT_A_START
 
 
+# The poolers that a test has started, and how much of what they said is printed when it fails.
+POOLERS = pytest.StashKey()
+LOG_LINES = 40
 PROVEN_BY_RELOAD = set() if PGBOUNCER else proven_by_reload()
 
 
 def pytest_addoption(parser):
     parser.addoption("--one-variant", action="store_true", help="each test on one I/O driver and one PostgreSQL only")
-    parser.addoption("--pairs", action="store_true", help="each test on each I/O driver and each PostgreSQL, but not on each with each")
     parser.addoption("--second-tries", action="store_true", help="those of second_tries.toml that fail run once more")
 
 
@@ -88,33 +87,33 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("io_driver", legs)
 
 
-def met_in_another_pair(item):
-    """Whether a test on both drivers and both PostgreSQLs has its driver and its PostgreSQL in other pairs too."""
-    everywhere = item.get_closest_marker("every_version") and not item.get_closest_marker("any_driver")
-    crossed = {"server_version", "io_driver"}
-    if not everywhere or not crossed <= set(item.fixturenames) or crossed & parameters_of_its_own(item):
-        return False
-    variant = item.callspec.params
-    return (variant["server_version"], variant["io_driver"]) not in PAIRS
-
-
 def pytest_collection_modifyitems(config, items):
     left_out = ["needs_root"] * (host.USER is None) + ["later"] * (PGBOUNCER is None) + ["needs_release"] * ("WEIR_RELEASE" not in os.environ)
     left_out += ["needs_network"] * (not network.can_be_made())
-    pairs = config.getoption("pairs") and not config.getoption("one_variant") and not PGBOUNCER
-    out = [item for item in items if any(item.get_closest_marker(name) for name in left_out) or (pairs and met_in_another_pair(item))]
+    out = [item for item in items if any(item.get_closest_marker(name) for name in left_out)]
     config.hook.pytest_deselected(items=out)
     gone = set(out)
     items[:] = [item for item in items if item not in gone]
     second = tomllib.loads((Path(__file__).parent / "second_tries.toml").read_text()) if config.getoption("second_tries") else {}
     for item in items:
-        if f"{item.module.__name__}::{item.function.__name__}".replace("test_", "") in second:
+        module, name = item.module.__name__.removeprefix("test_"), item.function.__name__.removeprefix("test_")
+        if second.get(f"{module}::{name}", second.get(f"{module}::*")):
             item.add_marker(pytest.mark.flaky(reruns=1))
         since = item.get_closest_marker("since")
         if PGBOUNCER and since and tuple(map(int, since.args[0].split("."))) > PGBOUNCER:
             item.add_marker(pytest.mark.skip(reason=f"PgBouncer has it since {since.args[0]}"))
         if PGBOUNCER and item.get_closest_marker("weir_only"):
             item.add_marker(pytest.mark.skip(reason="Weir's own, not PgBouncer's"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What the poolers of a test that failed said last, beside its traceback."""
+    report = yield
+    if report.failed:
+        for number, one in enumerate(item.stash.get(POOLERS, []), 1):
+            report.sections.append((f"pooler {number}, the end of its log", "\n".join(one.log_text().splitlines()[-LOG_LINES:])))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +157,7 @@ def pg(servers, server_version):
 @pytest.fixture
 def weir(pg, scratch, io_driver, request):
     """`weir(databases={…}, setting=value, …)` starts a pooler before `pg`; all are stopped when the test ends."""
-    running = []
+    running = request.node.stash.setdefault(POOLERS, [])
     driver = None if PGBOUNCER else io_driver.removesuffix("-by-reload")
 
     def prepare(**settings):

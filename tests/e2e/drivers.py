@@ -56,7 +56,7 @@ class Driver:
         done = subprocess.run(words, cwd=self.source, env={**os.environ, **environment}, **options)
         assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
-    def run(self, *arguments, timeout=90, **options):
+    def run(self, *arguments, timeout=300, **options):
         return host.run([*self.command(), *arguments], as_user=False, timeout=timeout, **options)
 
     def build(self):

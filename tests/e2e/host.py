@@ -6,9 +6,11 @@ import ctypes
 import itertools
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -43,11 +45,40 @@ def hand_over(path):
     return path
 
 
+# Where a run's files go if they fit: some 3 GB. ext4 looks at every inode that was freed in the last seconds when it makes a file, and tests remove
+# thousands of files at a time.
+MEMORY = Path("/dev/shm")
+MEMORY_GIB, AVAILABLE_GIB = 8, 12
+
+
+def fits_in_memory():
+    if not MEMORY.is_dir():
+        return False
+    found = os.statvfs(MEMORY)
+    available = int(re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())[1]) >> 20
+    fits = found.f_bavail * found.f_frsize >= MEMORY_GIB << 30 and available >= AVAILABLE_GIB
+    return fits and not found.f_flag & os.ST_NOEXEC and os.access(MEMORY, os.W_OK)
+
+
 def make_scratch():
-    """A directory in /tmp (short: a unix socket path holds 107 bytes) that the unprivileged user owns."""
-    path = Path(tempfile.mkdtemp(prefix="weir-e2e-", dir="/tmp"))
+    """A directory of a short path (that of a unix socket holds 107 bytes) that the unprivileged user owns; in /tmp where it is to be kept."""
+    if fits_in_memory() and not os.environ.get("WEIR_KEEP"):
+        path = _in_memory()
+    else:
+        path = Path(tempfile.mkdtemp(prefix="weir-e2e-", dir="/tmp"))
     path.chmod(0o755)
     return hand_over(path)
+
+
+def _in_memory():
+    """Named by this process, so that the next run removes what one has left that was killed."""
+    for left in MEMORY.glob("weir-e2e-*"):
+        process = left.name.rpartition("-")[2]
+        if process.isdigit() and not lives(process):
+            shutil.rmtree(left, ignore_errors=True)
+    path = MEMORY / f"weir-e2e-{os.getpid()}"
+    path.mkdir()
+    return path
 
 
 def new_directory(parent, name):
@@ -55,6 +86,13 @@ def new_directory(parent, name):
     path = parent / f"{name}-{next(_numbers)}"
     path.mkdir()
     return hand_over(path)
+
+
+def discard(*paths):
+    """Removes large directories before the end of the run; WEIR_KEEP=1 leaves them."""
+    if not os.environ.get("WEIR_KEEP"):
+        for path in paths:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 _numbers = itertools.count(1)
@@ -102,13 +140,38 @@ def _can_bind(family, host, port):
 
 def is_listening(port, socket_path):
     """Whether anyone listens on the port or on the unix socket, without connecting (which the listener would notice)."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        rows = (line.split() for line in Path(table).read_text().splitlines()[1:])
-        if any(row[3] == "0A" and int(row[1].rsplit(":", 1)[1], 16) == port for row in rows):
-            return True
+    if any(_listens_on(family, port) for family, _ in _LOOPBACKS):
+        return True
     listening = "00010000"  # the flag __SO_ACCEPTCON
     rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
     return any(row[-1] == str(socket_path) and row[3] == listening for row in rows)
+
+
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20  # linux/netlink.h, linux/sock_diag.h
+NLMSG_ERROR = 2
+NLM_F_REQUEST_DUMP = 0x301
+TCP_LISTEN = 10
+
+
+def _listens_on(family, port):
+    """Asks the kernel for that one listening socket (sock_diag(7)): /proc/net/tcp has a row for each connection of the last minute."""
+    # struct inet_diag_req_v2: family, protocol, two unused bytes, states as bits, and of the socket its port alone.
+    wanted = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, 1 << TCP_LISTEN) + struct.pack("!H46x", port)
+    header = struct.pack("=IHHII", 16 + len(wanted), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, 1, 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+            kernel.send(header + wanted)
+            (kind,) = struct.unpack_from("=4xH", kernel.recv(65536))
+    except OSError:
+        kind = NLMSG_ERROR
+    return kind == SOCK_DIAG_BY_FAMILY if kind != NLMSG_ERROR else _stands_in_proc(family, port)
+
+
+def _stands_in_proc(family, port):
+    """The same where sock_diag is not to be had."""
+    table = "/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6"
+    rows = (line.split() for line in Path(table).read_text().splitlines()[1:])
+    return any(row[3] == "0A" and int(row[1].rsplit(":", 1)[1], 16) == port for row in rows)
 
 
 @contextlib.contextmanager
@@ -191,12 +254,18 @@ def lives(pid):
 
 
 def eventually(question, timeout=30.0, interval=0.03):
-    """Asks until the answer is true, and returns it; the last answer decides when the time is up. The time is for a machine
-    that is busy with all the other tests, and costs nothing where the answer comes."""
+    """Asks until the answer is true, and returns it; the last answer decides when the time is up, and so does a row or a key that
+    is not there. The time is for a machine that is busy with all the other tests, and costs nothing where the answer comes."""
     deadline = time.monotonic() + timeout
     while True:
-        answer = question()
-        if answer or time.monotonic() > deadline:
+        late = time.monotonic() > deadline
+        try:
+            answer = question()
+        except (LookupError, StopIteration):
+            if late:
+                raise
+            answer = None
+        if answer or late:
             assert answer, f"still {answer!r} after {timeout} s"
             return answer
         time.sleep(interval)

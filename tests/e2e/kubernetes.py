@@ -85,7 +85,7 @@ class ApiServer:
 
     def close(self):
         self.stop()
-        self.etcd.stop()
+        self.etcd.close()
 
     def is_ready(self):
         try:

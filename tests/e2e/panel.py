@@ -23,9 +23,9 @@ class Panel:
 
     def token_path(self, count=1):
         """The file of the start token of the process that was started last."""
-        return Path(self.pooler.wait_log(r'panel: start token in "([^"]+)"', count=count, timeout=20)[-1])
+        return Path(self.pooler.wait_log(r'panel: start token in "([^"]+)"', count=count)[-1])
 
-    def ask(self, method, path, body=None, headers=None, token="first", timeout=20):
+    def ask(self, method, path, body=None, headers=None, token="first", timeout=60):
         """(status, JSON or text, headers) of one request on a connection of its own."""
         headers = dict(headers or {})
         if token:
@@ -59,7 +59,7 @@ class Panel:
             return False
 
     def wait_up(self):
-        host.eventually(self.is_up, timeout=20)
+        host.eventually(self.is_up, timeout=60)
         return self
 
 

@@ -149,7 +149,7 @@ class PatroniCluster:
         urls = ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
         cluster = ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
         with open(self.directory / "etcd.log", "ab") as log:
-            command = [ETCD, "--data-dir", host.new_directory(self.directory, "etcd"), *urls, *cluster]
+            command = [ETCD, "--unsafe-no-fsync", "--data-dir", host.new_directory(self.directory, "etcd"), *urls, *cluster]
             return host.start(command, cwd=self.directory, stdout=log, stderr=log)
 
     def _furnish(self):
@@ -197,6 +197,7 @@ class PatroniCluster:
         for member in self.members.values():
             member.kill()
         host.stop(self.etcd, signal.SIGTERM, timeout=10)
+        host.discard(*self.directory.glob("etcd-*"))
 
 
 class LyingApi:

@@ -73,9 +73,10 @@ def reachable_programs(version, scratch):
 
 
 class Postgres:
-    """One server in one directory. `port` stays the same over restarts, and so do the settings that are given here."""
+    """One server in one directory. `port` stays the same over restarts, and so do the settings that are given here.
+    `copy_of` is the data directory of a server that was stopped in order, to begin with instead of a new one."""
 
-    def __init__(self, bindir, directory, port=None, **settings):
+    def __init__(self, bindir, directory, port=None, copy_of=None, **settings):
         self.bindir = bindir
         self.directory = directory
         self.data = directory / "data"
@@ -83,12 +84,19 @@ class Postgres:
         self.port = port or host.free_port()
         self.settings = settings
         self.process = None
-        self._create()
+        if copy_of:
+            self._copy(copy_of)
+            self.start()
+        else:
+            self._create()
+
+    def _copy(self, data):
+        host.run(["cp", "-a", data, self.data])
 
     def _create(self):
-        bindir = self.bindir
-        initdb = [bindir / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-        host.run([*initdb, "--locale=C.UTF-8", "--no-sync"])
+        initdb = [self.bindir / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        # Segments of 1 MB: ones of 16 are written whole, again for each copy and standby.
+        host.run([*initdb, "--locale=C.UTF-8", "--no-sync", "--wal-segsize=1"])
         host.hand_over(_write(self.data / "pg_hba.conf", HBA))
         try:
             self._furnish()
@@ -152,7 +160,7 @@ class Postgres:
     def query(self, statement, database="postgres"):
         """Runs a statement as the superuser, on a connection of its own, past every pooler."""
         address = {"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": database}
-        with psycopg.connect(**address, autocommit=True, connect_timeout=10) as connection:
+        with psycopg.connect(**address, autocommit=True, connect_timeout=60) as connection:
             cursor = connection.execute(statement)
             while cursor.nextset():
                 pass
@@ -186,9 +194,13 @@ class Postgres:
 class Standby(Postgres):
     """A streaming standby of another server, until it is promoted."""
 
-    def __init__(self, primary, directory, port=None, **settings):
+    def __init__(self, primary, directory, port=None, copy_of=None, **settings):
         self.primary = primary
-        super().__init__(primary.bindir, directory, port, **settings)
+        super().__init__(primary.bindir, directory, port, copy_of, **settings)
+
+    def _copy(self, data):
+        super()._copy(data)
+        host.hand_over(_write(self.data / "standby.signal", ""))
 
     def _create(self):
         source = ["-h", "127.0.0.1", "-p", self.primary.port, "-U", "replica", "--no-password"]

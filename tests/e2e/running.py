@@ -38,7 +38,7 @@ class Latch:
     def __init__(self, pg, database="app"):
         self.pg = pg
         address = {"host": "127.0.0.1", "port": pg.port, "user": "postgres", "dbname": database}
-        self.holder = psycopg.connect(**address, autocommit=True, connect_timeout=10)
+        self.holder = psycopg.connect(**address, autocommit=True, connect_timeout=60)
         self.holder.execute("select pg_advisory_lock(4711)")
 
     def __enter__(self):

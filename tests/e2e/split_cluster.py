@@ -1,5 +1,6 @@
 """A primary and two streaming standbys in one entry (`read_write_split`), and which of them a statement goes to."""
 
+import functools
 import itertools
 
 import host
@@ -8,17 +9,27 @@ import postgres
 STANDBYS = {"standby1", "standby2"}
 
 TABLE = "create table t (a int primary key, b int); insert into t values (1, 0); grant all on t to public"
-NUMBERS = itertools.count(1_000_000)
+# Of nine digits: the logs also tell of positions in the WAL, which have up to eight.
+NUMBERS = itertools.count(100_000_000)
+
+
+@functools.cache
+def template(bindir, scratch):
+    """The files that the three servers of a cluster begin with: initdb and two base backups take seconds, and dozens of tests have a cluster."""
+    server = postgres.Postgres(bindir, host.new_directory(scratch, "template"))
+    server.query(f"{TABLE}; alter role alice set log_statement = 'all'", "app")
+    server.stop()
+    return server.data
 
 
 class Cluster:
     """A primary and two streaming standbys, which log each statement."""
 
     def __init__(self, bindir, scratch):
-        self.primary = postgres.Postgres(bindir, host.new_directory(scratch, "primary"))
-        self.primary.query(f"{TABLE}; alter role alice set log_statement = 'all'", "app")
+        data = template(bindir, scratch)
+        self.primary = postgres.Postgres(bindir, host.new_directory(scratch, "primary"), copy_of=data)
         directories = [host.new_directory(scratch, f"standby{number}") for number in (1, 2)]
-        self.standbys = [postgres.Standby(self.primary, directory) for directory in directories]
+        self.standbys = [postgres.Standby(self.primary, directory, copy_of=data) for directory in directories]
         self.servers = {"primary": self.primary, "standby1": self.standbys[0], "standby2": self.standbys[1]}
         self.caught_up()
 

@@ -51,7 +51,7 @@ def outcome(pooler, user):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_cell(weir, pg, method, kind):
-    pooler = weir(auth_type=method, userlist=secrets(pg, kind), server_login_retry=1, query_wait_timeout=3)
+    pooler = weir(auth_type=method, userlist=secrets(pg, kind), server_login_retry=1, query_wait_timeout=15)
     for user, server in SERVER_ASKS.items():
         found = outcome(pooler, user)
         if lets_in(method, kind) and opens_server(method, kind, server):
@@ -67,13 +67,13 @@ def test_every_cell(weir, pg, method, kind):
     ("trust", "scram", "scramuser"), ("plain", "scram", "scramuser"), ("md5", "md5", "scramuser"), ("md5", "scram", "md5user"),
 ])
 def test_a_secret_of_the_wrong_form_is_told(weir, pg, method, kind, user):
-    pooler = weir(auth_type=method, userlist=secrets(pg, kind), server_login_retry=1, query_wait_timeout=3)
+    pooler = weir(auth_type=method, userlist=secrets(pg, kind), server_login_retry=1, query_wait_timeout=15)
     assert "wrong password type" in outcome(pooler, user)
 
 
 @pytest.mark.parametrize("server", ["plainuser", "md5user", "scramuser"])
 def test_without_a_secret_the_server_says_no(weir, pg, server):
-    pooler = weir(auth_type="trust", userlist={server: ""}, server_login_retry=1, query_wait_timeout=3)
+    pooler = weir(auth_type="trust", userlist={server: ""}, server_login_retry=1, query_wait_timeout=15)
     mark = pg.log_mark()
     assert outcome(pooler, server) != "in"
     assert "password authentication failed for user" in pg.log_since(mark) or "empty password" in pg.log_since(mark)
@@ -97,7 +97,7 @@ def test_what_a_client_proved_is_never_shown_for_a_forced_user(weir, pg, method)
     """Not even where it would fit: alice's secret is the same text as the forced user's, and the file does not know the latter."""
     verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
     pooler = weir(auth_type=method, userlist={"alice": verifier}, databases={"app": "user=scramuser"}, server_login_retry=1,
-                  query_wait_timeout=3)
+                  query_wait_timeout=15)
     with pytest.raises(psycopg.OperationalError):
         pooler.value("select 1", user="alice", password=PASSWORDS["scramuser"])
 
@@ -105,7 +105,7 @@ def test_what_a_client_proved_is_never_shown_for_a_forced_user(weir, pg, method)
 def test_a_forced_user_with_a_scram_secret_cannot_log_in(weir, pg):
     verifier = pg.value("select rolpassword from pg_authid where rolname = 'scramuser'")
     pooler = weir(auth_type="scram-sha-256", userlist={"alice": "of alice", "scramuser": verifier},
-                  databases={"app": "user=scramuser"}, server_login_retry=1, query_wait_timeout=3)
+                  databases={"app": "user=scramuser"}, server_login_retry=1, query_wait_timeout=15)
     with pytest.raises(psycopg.OperationalError):
         pooler.value("select 1", user="alice", password="of alice")
 
@@ -113,7 +113,7 @@ def test_a_forced_user_with_a_scram_secret_cannot_log_in(weir, pg):
 # --- SCRAM passed through ----------------------------------------------------------------------------------------
 def test_a_verifier_of_another_salt_does_not_pass_through(weir):
     pooler = weir(auth_type="scram-sha-256", userlist={"scramuser": secret.scram(PASSWORDS["scramuser"])}, server_login_retry=1,
-                  query_wait_timeout=3)
+                  query_wait_timeout=15)
     assert outcome(pooler, "scramuser") != "in"
 
 

@@ -1,6 +1,7 @@
 """auth_query: users who are in no file are looked up at the server, at every login, as auth_user and with nothing of the client's."""
 
 import concurrent.futures
+import signal
 
 import psycopg
 import pytest
@@ -465,10 +466,13 @@ def test_client_login_timeout_ends_the_wait(weir, pg):
 
 def test_query_wait_timeout_ends_the_wait(weir, pg):
     """The only server of auth_user runs another login's query."""
-    pooler = pooler_with(weir, auth_query=SLOW, default_pool_size=1, query_wait_timeout=2)
+    pooler = pooler_with(weir, auth_query=SLOW, default_pool_size=1)
     with wire.Raw(pooler.port) as raw:
         raw.send(wire.startup(user="slow", database="app"))
         host.eventually(lambda: pg.count("usename = 'asker' and state = 'active'") == 1)
+        pooler.write_ini(query_wait_timeout=2)
+        pooler.signal(signal.SIGHUP)
+        pooler.wait_log("SIGHUP")
         refused(pooler, "query_wait_timeout", user="mapped", password="pw")
         pg.query("select pg_cancel_backend(pid) from pg_stat_activity where usename = 'asker'")
 
@@ -557,7 +561,7 @@ def test_many_logins_of_known_users(weir, pg, threads):
 @pytest.mark.since("1.23")
 def test_whoever_replicates_is_looked_up_too(weir, pg, monkeypatch):
     pg.query("create role newcomer login replication password 'one'")
-    pooler = pooler_with(weir)
+    pooler = pooler_with(weir, default_pool_size=1)
     monkeypatch.setenv("PGPASSWORD", "one")
     told = pooler.psql("-c", "IDENTIFY_SYSTEM", database="app replication=database", user="newcomer")
     assert told.stdout.strip().endswith("|app")

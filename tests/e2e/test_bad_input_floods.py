@@ -73,7 +73,7 @@ def test_a_flood_of_wrong_passwords_keeps_no_session_from_its_server(weir, auth_
 
 def test_flush_without_sync_for_ever(weir):
     """What is asked is answered; transaction_timeout ends it (no ReadyForQuery says that it is idle), and its server is free again."""
-    pooler = weir(default_pool_size=1, transaction_timeout=6, query_wait_timeout=60)
+    pooler = weir(default_pool_size=1, transaction_timeout=20, query_wait_timeout=60)
     with wire.Raw(pooler.port).login() as raw:
         raw.send(wire.parse("", "select 1"), wire.FLUSH)
         assert raw.read().kind == "1"

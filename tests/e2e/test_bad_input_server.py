@@ -201,7 +201,7 @@ def test_a_server_that_asks_for_absurd_work(weir, first):
     server = ScramServer(first)
     pooler = weir(
         databases={"app": f"port={server.port} user=alice password=p", "other": ""},
-        query_wait_timeout=4,
+        query_wait_timeout=15,
         server_login_retry=1,
     )
     with pytest.raises(psycopg.OperationalError):

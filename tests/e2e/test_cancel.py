@@ -3,6 +3,7 @@ Holds I5 of ARCHITECTURE.md."""
 
 import concurrent.futures
 import random
+import threading
 import time
 
 import pytest
@@ -155,11 +156,13 @@ def test_cancels_reach_clients_of_every_thread(weir, pg):
 def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
     """One half cancels itself all the time, close to the end of its queries; the other half must never notice."""
     pooler = weir(default_pool_size=25, max_client_conn=1000)
-    over = time.monotonic() + 4
+    all_are_in = threading.Barrier(130)
 
     def victim(seed):
         dice, cancelled = random.Random(seed), 0
         with wire.Raw(pooler.port).login() as raw:
+            all_are_in.wait(60)
+            over = time.monotonic() + 4
             while time.monotonic() < over:
                 raw.send(wire.query("select pg_sleep(0.03)"))
                 time.sleep(dice.uniform(0, 0.25))  # before its turn, during the query, after its end
@@ -172,6 +175,8 @@ def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
     def bystander(number):
         answers = 0
         with wire.Raw(pooler.port).login() as raw:
+            all_are_in.wait(60)
+            over = time.monotonic() + 4
             while time.monotonic() < over:
                 assert raw.simple(f"select {number} from pg_sleep(0.005)") == [[str(number)]]
                 answers += 1
@@ -185,11 +190,11 @@ def test_a_hundred_cancels_at_once_hit_nobody_else(weir):
 
 
 @pytest.mark.since("1.19")
-def test_many_cancel_requests_for_one_query_all_end(weir):
+def test_many_cancel_requests_for_one_query_all_end(weir, pg):
     pooler = weir(default_pool_size=1)
     with wire.Raw(pooler.port).login() as raw:
-        raw.send(wire.query("select pg_sleep(2)"))
-        host.eventually(lambda: pooler.pool()["sv_active"] == 1)
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
         requests = [wire.Raw(pooler.port) for _ in range(20)]
         for request in requests:
             request.send(wire.cancel(raw.pid, raw.secret))

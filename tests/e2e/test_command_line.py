@@ -276,7 +276,8 @@ def test_without_quiet_the_log_goes_to_the_terminal_too(weir):
 
 @pytest.mark.parametrize("how", ["-v", "setting"])
 def test_verbose_says_more(weir, how):
-    plain, verbose = weir(), weir("-v", "-v") if how == "-v" else weir(verbose=2)
+    one = {"default_pool_size": 1}  # A second server would have lines of its own.
+    plain, verbose = weir(**one), weir("-v", "-v", **one) if how == "-v" else weir(verbose=2, **one)
     plain.value("select 1")
     verbose.value("select 1")
     for pooler in (plain, verbose):

@@ -262,7 +262,7 @@ def test_clients_may_leave_until_the_deadline(contained, pg):
 
 def test_new_clients_are_served_during_the_delay(contained, pg):
     one = contained(open_to_all(pg)).start()
-    draining = one.begin("--drain", "30", "--delay", "3")
+    draining = one.begin("--drain", "30", "--delay", "15")
     begun = time.monotonic()
     while time.monotonic() < begun + 2:
         with one.connect() as client:

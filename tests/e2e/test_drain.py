@@ -11,6 +11,7 @@ import etcd
 import host
 import panel
 import wire
+from running import Latch
 from test_fleet import Fleet, states, weir_fleet
 from test_takeover import old_ones, reboot  # noqa: F401 (a fixture)
 
@@ -97,12 +98,14 @@ def test_clients_are_ended_outside_of_transactions(weir, raw, mode):
     assert pooler.console("SHOW VERSION"), "the console stays"
 
 
-def test_a_query_that_runs_is_answered_first(weir, raw):
+def test_a_query_that_runs_is_answered_first(weir, pg, raw):
     pooler = weir()
     client = raw(pooler)
-    client.send(wire.query("select pg_sleep(1), 5"))
-    host.eventually(lambda: pooler.pool().get("sv_active") == 1)
-    pooler.console("DRAIN END_CLIENTS")
+    with Latch(pg) as latch:
+        client.send(wire.query(f"{latch.QUERY}, 5"))
+        latch.wait_for()
+        pooler.console("DRAIN END_CLIENTS")
+        latch.open()
     messages = client.read_to_end()
     assert wire.rows(messages) == [["", "5"]] and wire.errors(messages) == [("57P01", ENDED)]
     assert wire.kinds(messages).index("Z") < wire.kinds(messages).index("E")
@@ -165,7 +168,7 @@ def fleet(weir, pg, scratch):
         pytest.skip("no etcd; scripts/prepare-tests says why")
     store = etcd.Etcd(scratch)
     yield Fleet(weir, pg, store)
-    store.stop()
+    store.close()
 
 
 def test_a_node_is_drained_and_resumed_from_another_one(fleet, raw):

@@ -26,7 +26,7 @@ def test_durations_are_counted_as_often_as_the_counters_say(weir, threads):
     pooler = weir(threads=threads)
     assert histograms(pooler) == {}, "a pool that was not used has none"
     with wire.Raw(pooler.port).login() as client:
-        for statement in (*["select 1"] * 10, "begin", "select pg_sleep(0.3)", "commit"):
+        for statement in (*["select 1"] * 10, "begin", "select pg_sleep(3)", "commit"):
             client.simple(statement)
     found = host.eventually(lambda: (rows := histograms(pooler)) and rows["transaction"]["count"] == 11 and rows)
     totals = next(row for row in pooler.console("SHOW STATS_TOTALS") if row["database"] == "app")
@@ -40,9 +40,9 @@ def test_durations_are_counted_as_often_as_the_counters_say(weir, threads):
         assert row["sum_us"] == totals[total]
         assert sum(from_us * count for from_us, count in row["buckets"].items()) <= row["sum_us"]
     for measure in ("transaction", "query"):
-        slow = [from_us for from_us in found[measure]["buckets"] if from_us >= 229_376]
+        slow = [from_us for from_us in found[measure]["buckets"] if from_us >= 2_097_152]
         assert len(slow) == 1, "one of each held the sleep"
-        assert found[measure]["p50_us"] < 300_000 <= found[measure]["p99_us"] * 8 // 7
+        assert found[measure]["p50_us"] < 2_000_000 and 3_000_000 <= found[measure]["p99_us"] * 8 // 7
 
 
 def test_a_wait_is_in_the_histogram(weir):
@@ -58,12 +58,13 @@ def test_a_wait_is_in_the_histogram(weir):
 
 
 def test_errors_of_servers_and_of_weir_are_counted_by_code(weir):
-    pooler = weir(query_timeout=1)
+    pooler = weir()
     with wire.Raw(pooler.port).login() as client:
         for _ in range(3):
             client.ask(wire.query("select 1/0"))
         client.ask(wire.query("select nothing"))
     assert errors(pooler) == {"22012": 3, "42703": 1}
+    pooler.console("SET query_timeout = 1")
     with pytest.raises(psycopg.Error):
         pooler.value("select pg_sleep(30)")
     assert errors(pooler) == {"22012": 3, "42703": 1, "57014": 1}, "query_timeout is Weir's own"

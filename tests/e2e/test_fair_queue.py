@@ -117,7 +117,7 @@ def test_who_was_away_has_something_in_hand(weir, burst, most, least):
     with Crowd(pooler, {"there": 8}, statement, options) as crowd:
         host.eventually(lambda: subjects(pooler).get("there", {"server_time_us": 0})["server_time_us"] > 2_500_000, timeout=60)
         with Crowd(pooler, {"away": 8}, statement, options) as others:
-            host.eventually(lambda: len(others.waits["away"]) > 0, timeout=30)
+            host.eventually(lambda: len(others.waits["away"]) >= 8, timeout=30)  # all of them have come
             before, begun = len(crowd.waits["there"]), len(others.waits["away"])
             host.eventually(lambda: len(others.waits["away"]) >= begun + 10, timeout=30)
             given = len(crowd.waits["there"]) - before
@@ -128,9 +128,9 @@ def test_who_was_away_has_something_in_hand(weir, burst, most, least):
 def test_long_turns_cost_more(weir):
     """The one asks for ten times as long each time, and gets its turn ten times less often."""
     pooler = weir(databases={"app": "pool_size=2"}, queue="fair", queue_by="application_name")
-    statement = "select pg_sleep(case current_setting('application_name') when 'long' then 0.1 else 0.01 end)"
+    statement = "select pg_sleep(case current_setting('application_name') when 'long' then 0.5 else 0.05 end)"
     options = lambda name: {"application_name": name}
-    time_us, asked = had(pooler, {"long": 6, "short": 6}, statement=statement, options=options, seconds=5)
+    time_us, asked = had(pooler, {"long": 6, "short": 6}, statement=statement, options=options, seconds=8)
     assert jain(time_us.values()) > 0.95, time_us
     assert asked["short"] > 5 * asked["long"], asked
 

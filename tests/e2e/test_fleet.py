@@ -28,7 +28,7 @@ OUTAGE = float(os.environ.get("WEIR_FLEET_OUTAGE", "0"))
 def store(scratch):
     made = etcd.Etcd(scratch)
     yield made
-    made.stop()
+    made.close()
 
 
 class Fleet:
@@ -207,7 +207,7 @@ def test_without_a_store_queries_go_on(fleet, store):
     while True:
         for client in clients:
             client.goes_on()
-        assert fleet.connections() == 2, "a floor of one for each"
+        host.eventually(lambda: fleet.connections() == 2)  # a floor of one for each
         if time.monotonic() >= until:
             break
     store.start("m0")
@@ -245,9 +245,10 @@ def test_a_node_that_is_killed_and_started_again_waits_with_its_floor_for_connec
     sleeper = node.connect()
     sleeper.execute("begin")
     sleeper.execute("set local client_connection_check_interval = 0")
-    ended = threading.Thread(target=lambda: pytest.raises(psycopg.Error, sleeper.execute, "select pg_sleep(4)"))
+    ended = threading.Thread(target=lambda: pytest.raises(psycopg.Error, sleeper.execute, "select pg_sleep(60)"))
     ended.start()
-    left = "select count(*) from pg_stat_activity where query = 'select pg_sleep(4)' and state = 'active'"
+    the_one = "from pg_stat_activity where query = 'select pg_sleep(60)' and state = 'active'"
+    left = f"select count(*) {the_one}"
     host.eventually(lambda: fleet.pg.value(left) == 1)
     node.process.kill()
     node.process.wait()
@@ -257,6 +258,7 @@ def test_a_node_that_is_killed_and_started_again_waits_with_its_floor_for_connec
     host.eventually(lambda: "PostgreSQL has 1 backends" in str(node.console("SHOW FLEET")), timeout=40)
     assert fleet.pg.value(left) == 1 and waiting[0].answered == []
     assert budget(node)["detail"] == "1 of the floor are not used yet (SHOW FLEET says why)"
+    fleet.pg.query(f"select pg_terminate_backend(pid) {the_one}")
     waiting[0].goes_on()
     assert fleet.pg.value(left) == 0
     host.eventually(lambda: "PostgreSQL has" not in str(node.console("SHOW FLEET")), timeout=40)
@@ -345,7 +347,7 @@ def test_the_store_is_reached_by_tls_with_a_certificate(weir, pg, scratch, autho
     detail = without.console("SHOW FLEET")[0]["detail"]
     assert "certificate" in detail and "127.0.0.1" in detail, detail
     assert without.connect().execute("select 1").fetchone() == (1,), "its floor does not need the store"
-    store.stop()
+    store.close()
 
 
 def test_a_store_restored_from_a_backup_is_followed(fleet, store):

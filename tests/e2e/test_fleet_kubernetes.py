@@ -115,7 +115,7 @@ def test_a_watch_of_leases_that_is_late_ends_no_lease_and_hides_no_node(fleet, s
     host.eventually(lambda: store.requests.count(("delete", "leases")) >= deletions + 4, timeout=40)
     assert [store.holder("a"), store.holder("b")] == sessions
     fleet.start("c")
-    host.eventually(lambda: states(nodes[0]).get("c") == states(nodes[1]).get("c") == "up", timeout=8)
+    host.eventually(lambda: states(nodes[0]).get("c") == states(nodes[1]).get("c") == "up")
     store.late = None
     fleet.joined("a", "b", "c")
     assert [store.holder("a"), store.holder("b")] == sessions

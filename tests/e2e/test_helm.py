@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
 
 CHART = host.REPOSITORY / "packaging/helm/weir"
 HELM = host.REPOSITORY / "target/dist-tools/helm"
+KUBECONFORM = host.REPOSITORY / "target/dist-tools/kubeconform"
 KUBERNETES = "1.37"
 USERLIST = '"web" "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk:c2VydmVy"\n'
 SHOP = {"databases": {"shop": {"host": "postgres.default.svc", "port": 5432, "dbname": "shop", "pool_size": 20}}, "userlist": USERLIST}
@@ -50,6 +52,25 @@ def helm(*words, values, chart=CHART):
         pytest.skip("Helm is missing; scripts/prepare-tests says why")
     command = [HELM, *words, chart, "--kube-version", KUBERNETES, "--values", "-"]
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def conform(tmp_path_factory):
+    """kubeconform by the schemas of kubernetes-validate, whose references it would fetch from the network: they are made relative."""
+    if not KUBECONFORM.exists():
+        pytest.skip("kubeconform is missing; scripts/prepare-tests says why")
+    schemas = tmp_path_factory.mktemp("schemas")
+    [published] = (Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema").glob(f"v{KUBERNETES}.*-local-strict")
+    for file in published.glob("*.json"):
+        schema = json.loads(file.read_text().replace('"/api/_definitions.json#', '"_definitions.json#'))
+        schema.pop("$id", None)
+        (schemas / file.name).write_text(json.dumps(schema))
+
+    def conform(manifests):
+        command = [KUBECONFORM, "-strict", "-summary", "-skip", "ServiceMonitor", "-schema-location", schemas / "{{.ResourceKind}}{{.KindSuffix}}.json"]
+        return subprocess.run(command, input=manifests, capture_output=True, text=True, check=False, timeout=60)
+
+    return conform
 
 
 def rendered(values, release="pool"):
@@ -115,6 +136,17 @@ def test_a_misspelt_field_would_not_be_accepted():
     deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(deployment, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("values", [SHOP, EVERYTHING], ids=["few", "all"])
+def test_kubeconform_accepts_what_is_rendered(conform, values):
+    manifests = helm("template", "pool", "--namespace", "shop", values=values).stdout
+    done = conform(manifests)
+    assert done.returncode == 0 and "Invalid: 0, Errors: 0" in done.stdout, done.stdout + done.stderr
+    assert f"{len(rendered(values))} resources found" in done.stdout, done.stdout
+    # As text, what a parser of YAML would pass over: a key that stands twice.
+    twice = manifests.replace("kind: Deployment", "kind: Deployment\nkind: Deployment")
+    assert twice != manifests and conform(twice).returncode != 0
 
 
 @pytest.mark.parametrize("values", [SHOP, EVERYTHING], ids=["few", "all"])

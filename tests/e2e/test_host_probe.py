@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import host
+import panel
 from test_hosts import states, summary
 from test_target_session import entry, pair  # noqa: F401 (a fixture)
 from weir import USERLIST
@@ -87,6 +88,18 @@ def test_hosts_are_known_without_a_client(weir, probed):
     host.eventually(lambda: summary(pooler)["state"] == "not watched")
 
 
+def test_the_panel_keeps_their_lag_without_a_client(weir, probed):
+    pooler = probing(weir, probed, http_port=host.free_port())
+    web = panel.Panel(pooler, int(pooler.settings["http_port"])).wait_up()
+    name = f"127.0.0.1:{probed[1].port}"
+
+    def has_lag():
+        hosts = {each["host"]: each for each in web.get("/api/v1/hosts/history?database=app")["hosts"]}
+        return any(lag is not None for lag in hosts.get(name, {"lag_bytes": []})["lag_bytes"])
+
+    host.eventually(has_lag, timeout=20)
+
+
 def test_a_standby_that_stands_still_is_down_and_one_that_does_not_replay_lags(weir, probed):
     primary, standby = probed
     pooler = probing(weir, probed)
@@ -138,10 +151,12 @@ def test_reconnect_forgets_a_primary_that_was_thrown_away(weir, probed):
     standby.promote()
     host.eventually(lambda: is_on(client, standby))
     host.eventually(lambda: standby.count(PROBES) == 1)
+    pooler.reload(host_probe_interval=1000)
     standby.stop()
     pooler.console("RECONNECT")
     row = lambda: next(row for row in pooler.console("SHOW HOSTS") if row["port"] == standby.port)
     assert is_on(client, primary) and row()["state"] == "primary", "it was not asked since"
+    pooler.reload(host_probe_interval=0.2)
     host.eventually(lambda: row()["state"] == "down")
     assert all(is_on(client, primary) for _ in range(20)), "what it said before counts for nothing"
 

@@ -160,7 +160,7 @@ def test_detach_moves_all_reads_away_and_attach_brings_them_back(weir, cluster):
             return row["server_active"] + row["server_idle"] + row["server_login"] == 0
 
         host.eventually(is_left)
-        assert cluster.standbys[0].value("select count(*) from pg_stat_activity where usename = 'alice'") == 0
+        host.eventually(lambda: cluster.standbys[0].value("select count(*) from pg_stat_activity where usename = 'alice'") == 0)
         cluster.standbys[0].stop()
         readers.more()
         cluster.standbys[0].start()

@@ -47,7 +47,7 @@ def bench(tmp_path):
         out = tmp_path / f"result{len(list(tmp_path.iterdir()))}"
         around = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         command = [str(word) for word in (BENCH, question, *words, "--out", out)]
-        options = {"capture_output": True, "text": True, "timeout": 150, "check": False, "cwd": "/tmp"}
+        options = {"capture_output": True, "text": True, "timeout": 500, "check": False, "cwd": "/tmp"}
         done = subprocess.run(command, env={**around, **environment}, **options)
         assert done.returncode in statuses, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
         done.out = out

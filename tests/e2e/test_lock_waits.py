@@ -178,7 +178,7 @@ def test_it_is_in_metrics_and_in_the_panel(weir, watched):
     secrets = {name: "" for name in ("alice", "bob", "admin", "watcher")}
     pooler, web = panel.start(weir, userlist=secrets, track_lock_waits=1, lock_wait_user="watcher", track_queries=1)
     with blocked(pooler):
-        host.eventually(lambda: lock_us(pooler, "alice") > 0)
+        host.eventually(lambda: lock_us(pooler, "alice") > 200_000)
     _, page, _ = web.ask("GET", "/metrics")
     label = 'database="app",user="alice",wait="lock"'
     assert float(re.search(rf"weir_client_wait_time_seconds_total{{{label}}} (.*)", page)[1]) > 0.1

@@ -4,6 +4,8 @@ import os
 import re
 import signal
 import socket
+import tempfile
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -209,13 +211,14 @@ shift 2 && exec setpriv --reuid="$1" --regid="$2" --clear-groups "$3" "$4"
 @pytest.mark.needs_root
 def test_syslog(weir):
     pooler = weir.prepared(syslog=1, syslog_ident="poolers", syslog_facility="local3", verbose=1)
-    path = pooler.directory / "dev-log"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, tempfile.TemporaryDirectory(dir="/tmp") as outside:  # of /dev
+        path = Path(outside, "log")
+        Path(outside).chmod(0o755)
         ear.bind(str(path))
         path.chmod(0o777)
         ear.settimeout(20)
         program = pooler_module.PROGRAM_COPY["path"]
-        words = [path, pooler.directory / "dev", host.USER.pw_uid, host.USER.pw_gid, program, pooler.ini]
+        words = [path, Path(outside, "dev"), host.USER.pw_uid, host.USER.pw_gid, program, pooler.ini]
         command = ["unshare", "-m", "sh", "-c", OVER_DEV_LOG, "sh", *words]
         with open(pooler.output_path, "ab") as output:
             pooler.process = host.start(command, as_user=False, stdout=output, stderr=output)

@@ -79,8 +79,8 @@ def test_latency_is_no_failure(weir, pg, proxied):
 def test_a_server_that_falls_silent_in_a_query_is_given_up(weir, pg, proxied):
     """query_timeout ends what the network never will; the next client gets a new server."""
     proxy = proxied(pg.port)
-    pooler = weir(databases={"app": f"port={proxy.port}"}, default_pool_size=1, query_timeout=1, server_connect_timeout=1, query_wait_timeout=60)
-    with wire.Raw(pooler.port).login() as raw:
+    pooler = weir(databases={"app": f"port={proxy.port}"}, default_pool_size=1, query_timeout=4, server_connect_timeout=4, query_wait_timeout=60)
+    with wire.Raw(pooler.port, timeout=60).login() as raw:
         assert raw.simple("select 1") == [["1"]]
         proxy.silent.set()
         raw.send(wire.query("select 2"))

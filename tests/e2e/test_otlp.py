@@ -248,7 +248,7 @@ def test_one_that_is_away_is_told_of_once_and_found_again(weir, program):
     with Collector(program, port) as collector:
         collector.wait(lambda batch: batch.transactions() == 3)
         pooler.wait_log("LOG otlp: metrics arrive at ")
-    assert len(re.findall("otlp: ", pooler.log_text())) == 2, pooler.log_text()
+        assert len(re.findall("otlp: ", pooler.log_text())) == 2, pooler.log_text()
 
 
 class Misbehaving:
@@ -336,10 +336,10 @@ def test_one_that_falls_silent_keeps_nobody_waiting(weir):
             begun = time.monotonic()
             pooler.signal(signal.SIGQUIT)
             pooler.wait_end()
-            assert time.monotonic() - begun < 6, "a second is for the last metrics"
-            silence.set()
+            assert time.monotonic() - begun < 20, "a second is for the last metrics"
             if is_known:
-                assert len(server.times) == 2
+                host.eventually(lambda: len(server.times) == 2)
+            silence.set()
 
 
 @one_driver
@@ -382,6 +382,7 @@ def test_requests_of_sampled_traces_are_spans(program, weir):
             holder.execute("select 1")
             waits = threading.Thread(target=late.execute, args=(commented("select 'secret' from pg_sleep(0.1)", "1" * 16),))
             waits.start()
+            host.eventually(lambda: pooler.pool()["cl_waiting"] == 1)
             time.sleep(0.3)
             holder.commit()
             waits.join(30)

@@ -11,6 +11,7 @@ import pytest
 
 import host
 import machine
+import weir as pooler
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.needs_root]
 
@@ -31,7 +32,7 @@ def packages(tmp_path_factory):
     def of(version):
         if version not in made:
             directory = tmp_path_factory.mktemp(f"packages-{version}")
-            environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory)}
+            environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory), "WEIR_DIST_PROGRAMS": str(pooler.PROGRAM.parent)}
             done = subprocess.run([REPOSITORY / "scripts/dist", "--native"], env=environment, capture_output=True, text=True, check=False, timeout=600)
             if "nfpm cannot be built" in done.stderr:
                 pytest.skip(done.stderr.strip().splitlines()[-1])  # by a Go before 1.21, say: Debian 12 has 1.19

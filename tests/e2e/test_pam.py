@@ -1,10 +1,11 @@
 """auth_type = pam with the system's own PAM: a service file in /etc/pam.d while a test runs, and modules of Debian's."""
 
+import concurrent.futures
 import contextlib
 import ctypes.util
 import fcntl
 import os
-import threading
+import time
 from pathlib import Path
 
 import psycopg
@@ -90,10 +91,12 @@ def test_pam_decides(by_pam, asking):
 
 def test_a_slow_module_is_a_part_of_the_slow_login(by_pam, asking):
     pooler = by_pam(log_slow_queries=0.3)
-    timer = threading.Timer(0.6, (asking / "go").touch)
-    timer.start()
-    assert name_of(pooler, user="bob") == "bob"
-    timer.join()
+    with concurrent.futures.ThreadPoolExecutor(1) as workers:
+        name = workers.submit(name_of, pooler, user="bob")
+        host.eventually(lambda: (asking / "asked").exists() and " bob " in (asking / "asked").read_text())
+        time.sleep(0.6)
+        (asking / "go").touch()
+        assert name.result(30) == "bob"
     [(who, waited)] = pooler.wait_log(r"(\S+)@\S+ slow login: [\d.]+ ms \(pam ([\d.]+), .*client [\d.]+\)")
     assert who == "app/bob" and float(waited) >= 400
 

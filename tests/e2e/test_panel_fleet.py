@@ -26,7 +26,7 @@ def two(weir, pg, scratch):
     fleet.start("b", **limits)
     fleet.joined("a", "b")
     yield fleet, web
-    store.stop()
+    store.close()
 
 
 def figures(web):

@@ -9,6 +9,7 @@ import pytest
 
 import host
 import panel
+from running import Latch
 from test_panel_lab import WISH, ended, with_lab
 
 pytestmark = [pytest.mark.weir_only, pytest.mark.any_driver]
@@ -76,19 +77,21 @@ def test_history_outlives_a_kill(weir):
     assert "cannot be read" not in pooler.log_text()
 
 
-def test_a_process_that_takes_over_goes_on_with_the_history(weir):
+def test_a_process_that_takes_over_goes_on_with_the_history(weir, pg):
     pooler, web = start(weir)
     client = pooler.connect()
-    # The old process lives as long as it has a query to answer.
-    running = threading.Thread(target=client.execute, args=("select pg_sleep(15)",))
-    running.start()
-    host.eventually(lambda: pooler.pool()["cl_active"] == 1)
-    before = wait_seconds(web, 3, seconds=600)
-    old = pooler.process
-    pooler.launch("--reboot")
-    again = renewed(pooler, web, 2)
-    host.eventually(lambda: set(before) <= set(numbers(again, seconds=600)[1]), timeout=20)
-    assert old.poll() is None, "it has not been waited for"
+    with Latch(pg) as latch:
+        # The old process lives as long as it has a query to answer.
+        running = threading.Thread(target=client.execute, args=(latch.QUERY,))
+        running.start()
+        latch.wait_for()
+        before = wait_seconds(web, 3, seconds=600)
+        old = pooler.process
+        pooler.launch("--reboot")
+        again = renewed(pooler, web, 2)
+        host.eventually(lambda: set(before) <= set(numbers(again, seconds=600)[1]), timeout=20)
+        assert old.poll() is None, "it has not been waited for"
+        latch.open()
     newest = max(numbers(again, seconds=600)[1])
     host.eventually(lambda: max(numbers(again, seconds=600)[1]) > newest, timeout=20)
     assert "takeover" in {mark["kind"] for mark in again.get("/api/v1/marks")["marks"]}

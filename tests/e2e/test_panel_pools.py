@@ -50,8 +50,8 @@ def psql(pooler, uri, statement="select current_database()"):
 
 def test_a_pool_from_the_form_to_the_client(weir, pg):
     pooler, web = started(weir)
-    pool = create(web, db="other")
-    assert (pool["origin"], pool["writable"], pool["size"], pool["mode"]) == ("panel", True, 5, "transaction")
+    pool = create(web, db="other", size=1)
+    assert (pool["origin"], pool["writable"], pool["size"], pool["mode"]) == ("panel", True, 1, "transaction")
     whole = web.get("/api/v1/pools/test-pool")["pool"]
     assert whole["connection"]["uri"] == f"postgres://127.0.0.1:{pooler.port}/test-pool?sslmode=disable"
     assert psql(pooler, whole["connection"]["uri"]) == "other"
@@ -332,7 +332,7 @@ def test_a_hanging_server_hangs_no_page(weir, pg):
 
 def test_a_server_that_is_down_says_so(weir, pg):
     closed = host.free_port()
-    pooler, web = started(weir, databases={"app": "", "away": f"port={closed} user=alice"}, query_wait_timeout=2)
+    pooler, web = started(weir, databases={"app": "", "away": f"port={closed} user=alice"}, query_wait_timeout=5)
     clusters = lambda: {one["port"]: one for one in web.get("/api/v1/clusters", timeout=30)["clusters"]}  # noqa: E731
     before = time.time()
     with pytest.raises(psycopg.OperationalError):

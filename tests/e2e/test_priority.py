@@ -91,7 +91,7 @@ def test_a_subject_gains_nothing_by_calling_itself_high(weir):
     pooler = weir(databases={"app": "pool_size=2"}, queue="fair", queue_by="application_name", queue_priority="comment")
     options = lambda name: {"application_name": name}
     statement = "/* weir: priority=high */ select pg_sleep(0.01)"
-    with Crowd(pooler, {"hostile": 20}, statement, options) as hostile, Crowd(pooler, {"good": 5}, "select pg_sleep(0.01)", options) as good:
+    with Crowd(pooler, {"hostile": 40}, statement, options) as hostile, Crowd(pooler, {"good": 10}, "select pg_sleep(0.01)", options) as good:
         host.eventually(lambda: len(good.waits["good"]) > 20, timeout=60)
         before = {name: row["server_time_us"] for name, row in subjects(pooler).items()}
         asked = len(good.waits["good"])

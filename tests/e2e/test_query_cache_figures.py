@@ -17,6 +17,7 @@ SECONDS = int(os.environ.get("WEIR_CACHE_FIGURES", "0"))
 TRANSACTIONS = 10_000
 ROUNDS = 3 if SECONDS else 1
 CLIENTS = 20
+SHARE = 0.8
 PGPOOL = "/usr/sbin/pgpool"
 PGPOOL_CONF = """
 listen_addresses = '127.0.0.1'
@@ -28,7 +29,7 @@ backend_clustering_mode = 'streaming_replication'
 backend_hostname0 = '127.0.0.1'
 backend_port0 = {backend}
 backend_flag0 = 'DISALLOW_TO_FAILOVER'
-num_init_children = 64
+num_init_children = 32
 max_pool = 1
 pid_file_name = '{directory}/pgpool.pid'
 logdir = '{directory}'
@@ -120,10 +121,10 @@ class Bench:
         rate, count = (re.search(figure, done.stdout)[1] for figure in (r"tps = ([\d.]+)", r"actually processed: (\d+)"))
         return float(rate), int(count)
 
-    def latencies(self, subject, mode):
-        """Of one client, in microseconds, sorted."""
-        prefix = f"latencies-{mode}-{subject.port}"
-        self.run(subject, mode, 1, "-l", "--log-prefix", prefix)
+    def latencies(self, subject, mode, clients=1, rate=None):
+        """In microseconds, sorted; of clients that together ask so often a second, from when each request was due."""
+        prefix = f"latencies-{mode}-{subject.port}-{clients}"
+        self.run(subject, mode, clients, "-l", "--log-prefix", prefix, *(["-R", str(rate)] if rate else []))
         lines = (line for path in self.directory.glob(f"{prefix}.*") for line in path.read_text().splitlines())
         return sorted(int(line.split()[2]) for line in lines)
 
@@ -144,12 +145,20 @@ def test_what_the_cache_is_worth(pg, subjects, scratch, capsys, mode):
             rates[subject].append(rate)
             costs[subject].append(1e6 * (subject.cpu_seconds() - begun) / count)
     after = cached.console("SHOW CACHE")[0]
-    lines = [f"{mode}, {CLIENTS} clients, {ROUNDS} rounds of {f'{SECONDS} s' if SECONDS else f'{TRANSACTIONS} transactions'}; one client's latency in us"]
+    # As often a second as the server can without Weir, nearly: what clients wait for at the same load.
+    load = round(SHARE * statistics.median(rates[found[0]]))
+    lines = [
+        f"{mode}, {CLIENTS} clients, {ROUNDS} rounds of {f'{SECONDS} s' if SECONDS else f'{TRANSACTIONS} transactions'};"
+        f" latencies in us, of one client, and of all {CLIENTS} where they ask {load} times a second"
+    ]
     for subject in found:
-        latencies = bench.latencies(subject, mode)
-        p50, p99 = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
+        alone, together = bench.latencies(subject, mode), bench.latencies(subject, mode, CLIENTS, load)
+        (p50, p99), (p50_together, p99_together) = (
+            (latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]) for latencies in (alone, together)
+        )
         lines.append(
-            f"{subject.name:17} {statistics.median(rates[subject]):9.0f} TPS  {statistics.median(costs[subject]):5.1f} us of its CPU each  p50 {p50}  p99 {p99}"
+            f"{subject.name:17} {statistics.median(rates[subject]):9.0f} TPS  {statistics.median(costs[subject]):5.1f} us of its CPU each"
+            f"  p50 {p50}  p99 {p99}  at the load p50 {p50_together}  p99 {p99_together}"
         )
     with capsys.disabled():
         print("\n" + "\n".join(lines))

@@ -138,15 +138,15 @@ def test_when_the_grace_time_is_over_requests_are_refused(weir):
 
 
 def test_server_time_and_bytes_are_counted(weir):
-    pooler = limited(weir, "user alice server_seconds/day hard=3\ndatabase app bytes/day hard=10M\n", default_pool_size=2)
+    pooler = limited(weir, "user alice server_seconds/day hard=6\ndatabase app bytes/day hard=10M\n", default_pool_size=2)
     client = pooler.connect()
     assert len(client.execute("select repeat('x', 1000000)").fetchone()[0]) == 1_000_000
     host.eventually(lambda: 1_000_000 < used(pooler, "database app", "bytes/day") < 1_010_000)
     client.execute("select pg_sleep(2)")
-    host.eventually(lambda: used(pooler, "user alice", "server_seconds/day") == 2)
-    client.execute("select pg_sleep(1)")
+    host.eventually(lambda: 2 <= used(pooler, "user alice", "server_seconds/day") <= 4)
+    client.execute("select pg_sleep(4)")
     host.eventually(lambda: state(pooler, "user alice", "server_seconds/day") == "hard")
-    with pytest.raises(LIMIT, match="server_seconds/day: 3 used, hard limit 3"):
+    with pytest.raises(LIMIT, match=r"server_seconds/day: \d used, hard limit 6"):
         client.execute("select 1")
 
 
@@ -252,7 +252,7 @@ def test_usage_survives_a_kill_but_for_a_second(weir):
     pooler = limited(weir, "user alice queries/hour hard=1000\n")
     spend(pooler, 7)
     host.eventually(lambda: used(pooler, "user alice", "queries/hour") == 7)
-    time.sleep(1.5)
+    time.sleep(5)  # It is written once a second, and a disk may be busy.
     pooler.process.kill()
     pooler.process.wait(30)
     pooler.start()
@@ -351,7 +351,7 @@ def test_on_a_full_disk_queries_go_on_and_usage_is_written_when_there_is_room(we
         pooler.process.kill()
         pooler.wait_end()
         pooler.start()
-        assert rows(pooler)["user alice", "queries/month"]["used"] == done + 10
+        host.eventually(lambda: used(pooler, "user alice", "queries/month") == done + 10)
         spend(pooler, 3_000 - done - 10)
         host.eventually(lambda: state(pooler, "user alice", "queries/month") == "hard")
         with pytest.raises(LIMIT):
@@ -373,7 +373,7 @@ def command(pooler, *words, environment=None, check=None):
 def test_the_command_shows_reports_and_warns(weir):
     pooler = limited(weir, "user alice queries/day soft=2 hard=1000\nuser alice bytes/day hard=1G\nuser bob connections hard=3\n")
     spend(pooler, 4)
-    host.eventually(lambda: state(pooler, "user alice", "queries/day") == "soft")
+    host.eventually(lambda: (state(pooler, "user alice", "queries/day"), used(pooler, "user alice", "queries/day")) == ("soft", 4))
     shown = command(pooler, "--user", "alice", "-s", check=1)
     assert "Quotas of user alice:" in shown and "queries/day    4*     2    1K  " in shown and shown.count("days") == 1, shown
     assert "bob" not in command(pooler, "--all", check=1), "nothing of it was used"
@@ -425,7 +425,7 @@ def test_metrics(weir):
     pooler, web = panel.start(weir, quotas_file="quotas")
     limit(pooler, "user alice queries/day soft=1 hard=1000\n")
     spend(pooler, 4)
-    host.eventually(lambda: state(pooler, "user alice", "queries/day") == "soft")
+    host.eventually(lambda: (state(pooler, "user alice", "queries/day"), used(pooler, "user alice", "queries/day")) == ("soft", 4))
     _, page, _ = web.ask("GET", "/metrics")
     labels = 'subject="user",name="alice",resource="queries",period="day"'
     for line in (f"weir_quota_used{{{labels}}} 4", f"weir_quota_soft{{{labels}}} 1", f"weir_quota_hard{{{labels}}} 1000", f"weir_quota_state{{{labels}}} 1"):

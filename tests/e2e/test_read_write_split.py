@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import re
+import threading
 import time
 
 import psycopg
@@ -55,10 +56,15 @@ def test_reads_see_the_writes_before_them(weir, cluster, consistency):
 def test_prepared_statements_follow_to_the_standbys(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client = ready(pooler, cluster)
-    numbers = [next(NUMBERS) for _ in range(12)]
-    for number in numbers:
-        assert client.execute("select %s::int, b from t where a = 1", [number], prepare=True).fetchone() == (number, 0)
-    assert {cluster.place_of(f"'{number}'") for number in numbers} == STANDBYS
+    places = set()
+
+    def both_have_served():
+        for number in [next(NUMBERS) for _ in range(6)]:
+            assert client.execute("select %s::int, b from t where a = 1", [number], prepare=True).fetchone() == (number, 0)
+            places.add(cluster.place_of(f"'{number}'"))
+        return places == STANDBYS
+
+    host.eventually(both_have_served)
 
 
 def test_pgjdbc_reads_on_standbys_and_sees_its_own_writes(weir, cluster):
@@ -116,7 +122,7 @@ def test_a_standby_that_is_far_behind_serves_no_reads(weir, cluster):
 def test_new_transactions_wait_for_the_next_primary(weir, pg, scratch):
     cluster = Cluster(pg.bindir, scratch)
     try:
-        pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4, failover_timeout=20)
+        pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4, failover_timeout=60)
         clients = [ready(pooler, cluster) for _ in range(3)]
         cluster.primary.stop()
         with concurrent.futures.ThreadPoolExecutor(3) as workers:
@@ -124,7 +130,7 @@ def test_new_transactions_wait_for_the_next_primary(weir, pg, scratch):
             assert where(cluster, pooler.connect("app")) in STANDBYS  # one that has written nothing goes on reading
             cluster.standbys[0].promote()
             for result in waiting:
-                result.result(15)
+                result.result(60)
         assert clients[0].execute("select b from t where a = 1").fetchone() == (3,)
         assert where(cluster, clients[0], "update t set b = {} where a = 1") == "standby1"
     finally:
@@ -135,7 +141,7 @@ def test_without_a_primary_clients_wait_as_long_as_they_may(weir, pg, scratch):
     cluster = Cluster(pg.bindir, scratch)
     try:
         entries = {"app": cluster.entry(), "own": cluster.entry("failover_timeout=1")}
-        pooler = weir(databases=entries, default_pool_size=4, failover_timeout=4)
+        pooler = weir(databases=entries, default_pool_size=4, failover_timeout=12)
         clients = {name: ready(pooler, cluster, name) for name in entries}
         cluster.primary.stop()
         waited = {}
@@ -144,7 +150,7 @@ def test_without_a_primary_clients_wait_as_long_as_they_may(weir, pg, scratch):
             with pytest.raises(psycopg.OperationalError, match="failover_timeout"):
                 client.execute("update t set b = 0")
             waited[name] = time.monotonic() - begun
-        assert 1 <= waited["own"] < 4 <= waited["app"] < 15, waited
+        assert 1 <= waited["own"] < 12 <= waited["app"] < 60, waited
     finally:
         cluster.stop()
 
@@ -228,15 +234,13 @@ def test_readers_do_not_notice_the_end_of_a_standby(weir, pg, scratch):
     try:
         pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
         ready(pooler, cluster)
-        until, counts = time.monotonic() + 6, []
+        is_over, counts = threading.Event(), [0] * 8
 
         def read(number):
             client = pooler.connect("app")
-            count = 0
-            while time.monotonic() < until:
+            while not is_over.is_set():
                 assert client.execute("select %s + b from t where a = 1", (number,)).fetchone() == (number,)
-                count += 1
-            counts.append(count)
+                counts[number] += 1
 
         with concurrent.futures.ThreadPoolExecutor(8) as workers:
             readers = [workers.submit(read, number) for number in range(8)]
@@ -246,6 +250,10 @@ def test_readers_do_not_notice_the_end_of_a_standby(weir, pg, scratch):
             cluster.standbys[1].stop()
             time.sleep(1)
             cluster.standbys[0].start()
+            try:
+                host.eventually(lambda: min(counts) > 20 or any(reader.done() for reader in readers))
+            finally:
+                is_over.set()
             for reader in readers:
                 reader.result(30)
         assert min(counts) > 20

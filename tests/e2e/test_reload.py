@@ -83,7 +83,7 @@ def test_a_changed_target_moves_the_next_transaction(weir, pg):
 
 
 def test_no_change_changes_nothing(weir):
-    pooler = weir()
+    pooler = weir(default_pool_size=1)
     client = pooler.connect()
     server = client.execute("select pg_backend_pid()").fetchone()
     for _ in range(5):
@@ -255,7 +255,7 @@ def test_a_limit_of_nothing_follows_the_global_one(weir):
     pooler = weir(
         max_db_connections=1,
         max_user_connections=2,
-        query_wait_timeout=2,
+        query_wait_timeout=5,
         databases={"app": "max_db_connections=0", "other": "max_db_connections=5"},
         users={"bob": "max_user_connections=0"},
     )

@@ -141,7 +141,7 @@ def test_a_busy_server_is_handed_over_to_whoever_came_first(pooler, pg):
 
 
 def test_the_wait_ends_like_any_other(weir):
-    pooler = weir(databases=DATABASES, default_pool_size=1, query_wait_timeout=2)
+    pooler = weir(databases=DATABASES, default_pool_size=1, query_wait_timeout=5)
     replicating(pooler).execute("IDENTIFY_SYSTEM")
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
         replicating(pooler).execute("IDENTIFY_SYSTEM")

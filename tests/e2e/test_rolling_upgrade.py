@@ -32,7 +32,7 @@ def fleet(weir, pg, scratch):
         made.start(name, limit=LIMIT, fleet_nodes=len(NODES), max_client_conn=500)
     made.joined(*NODES)
     yield made
-    store.stop()
+    store.close()
 
 
 @pytest.fixture

@@ -92,6 +92,10 @@ def test_the_lists_of_what_is_built_in_are_right(pg):
     volatile = "select distinct proname::text from pg_proc where provolatile = 'v' and oid < 16384"
     assert not {name for (name,) in pg.query(volatile)} & {*READERS, *REPLICATED}
     assert not {*READERS, *REPLICATED} & {*PRIMARY_ONLY}
+    # What can be called in the notation of a field is known by its word alone.
+    as_field = "pronargs > 0 and pronargs - pronargdefaults <= 1 and prokind <> 'p' and prorettype <> all('{trigger,event_trigger,internal}'::regtype[]) and 'internal'::regtype <> all(proargtypes)"
+    found = {name for (name,) in pg.query(f"{volatile} and {as_field}") if not name.startswith(("pg_", "binary_upgrade_"))}
+    assert " ".join(sorted(found - {*PRIMARY_ONLY})) == ""
     # A view of the catalog that counts as replicated uses no other that does not, and calls nothing else.
     tree = "select relname::text, ev_action::text from pg_class k join pg_rewrite r on ev_class = k.oid where relname = any(%s)"
     called = f"""select distinct t.relname, coalesce(f.proname, k.relname)::text from ({tree}) t(relname, tree),

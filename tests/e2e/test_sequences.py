@@ -75,6 +75,11 @@ def pinned(pooler):
     return {row["application_name"]: row["reasons"] for row in pooler.console("show pins") if row["database"] == "app"}
 
 
+def all_are_idle(pooler, size):
+    """None is being opened or asked about its tables, so that no client waits."""
+    host.eventually(lambda: [row["state"] for row in pooler.console("show servers") if row["database"] == "app"] == ["idle"] * size)
+
+
 @pytest.mark.parametrize("how", ["simple", "extended", "prepared"])
 @pytest.mark.parametrize("shuffle", [0, 1])
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -82,7 +87,7 @@ def test_the_first_to_ask_gets_the_server_that_has_its_value(virtual, pg, how, s
     pooler = virtual(size, server_shuffle=shuffle)
     one, two = Client(pooler, how, "one"), Client(pooler, how, "two")
     two.ask("select 1")
-    time.sleep(0.3)  # Weir asks a server of a new pool about its tables, which is not idle meanwhile
+    all_are_idle(pooler, size)
     for _ in range(3):
         two.ask("select 1")
         one.insert()
@@ -212,8 +217,7 @@ def test_over_budget_a_client_has_no_value_and_no_other_disadvantage(virtual, pg
     pooler = virtual(3, max_pinned=1, server_shuffle=0)
     one, two = Client(pooler, "simple", "one"), Client(pooler, "simple", "two")
     two.ask("select 1")
-    # None is being opened or asked about its tables, so that no client waits.
-    host.eventually(lambda: [row["state"] for row in pooler.console("show servers") if row["database"] == "app"] == ["idle"] * 3)
+    all_are_idle(pooler, 3)
     one.ask("select lastval()")
     for client in one, two:
         client.insert()
@@ -265,7 +269,7 @@ def test_what_functions_and_failed_statements_have_called_is_no_other_clients(vi
 
 
 def test_random_clients_never_find_another_ones_value(virtual, pg):
-    pooler = virtual(4, query_wait_timeout=5)
+    pooler = virtual(6, query_wait_timeout=30)  # one for each: who waits is given a server that keeps another one's value
     chance = random.Random(7)
     clients = [Client(pooler, how, f"{how}{number}") for number in range(2) for how in ("simple", "prepared")]
     last = {}

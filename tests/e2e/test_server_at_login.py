@@ -131,7 +131,7 @@ def test_a_login_waits_for_a_server_and_gets_the_one_that_is_released(assigning,
 
 
 def test_the_wait_ends_with_query_wait_timeout(assigning):
-    pooler = assigning(default_pool_size=1, query_wait_timeout=1)
+    pooler = assigning(default_pool_size=1, query_wait_timeout=5)
     with pooler.connect():
         with pytest.raises(psycopg.OperationalError, match="query_wait_timeout"):
             pooler.connect()

@@ -73,6 +73,27 @@ SCRIPTS = {
         "select pg_advisory_unlock(5)",
         "select pg_advisory_unlock(5)",
     ],
+    "a lock in the notation of a field": [
+        "select (5::bigint).pg_advisory_lock",
+        "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()",
+        "select pg_advisory_unlock(5)",
+    ],
+    "a lock in the notation of a field of a field": ["select (5::bigint).abs.pg_advisory_lock", "select pg_advisory_unlock(5)"],
+    "a lock by the alias of a result": [
+        "select x.pg_advisory_lock from generate_series(5::bigint, 5) x", "select pg_advisory_unlock(5)",
+    ],
+    "a lock of an element": [
+        "select a[1].pg_advisory_lock from (values (array[5::bigint])) v(a)",
+        "select pg_advisory_unlock(5)",
+    ],
+    "a lock behind a string in two parts": [
+        "select E'a'\n'b\\' ', '\\', pg_advisory_lock(5) --'",
+        "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()",
+        "select pg_advisory_unlock(5)",
+    ],
+    "the view of settings in parentheses": ["update only (pg_settings) set setting = '7777' where name = 'lock_timeout'", "show lock_timeout"],
+    "the view of settings by its full name": ["update app.pg_catalog.pg_settings set setting = '7777' where name = 'lock_timeout'", "show lock_timeout"],
+    "the view of settings": ["update pg_settings set setting = '7777' where name = 'lock_timeout'", "show lock_timeout", "show lock_timeout"],
     "listen": ["listen a", "select pg_listening_channels()", "unlisten a", "select pg_listening_channels()"],
 }
 
@@ -232,6 +253,20 @@ USES = {
     "a view": ("create view seen as select set_setting()", "select * from seen"),
     "a view of a view": ("create view seen as select set_setting(); create view again as select * from seen", "select * from again"),
     "a view of PostgreSQL's own function": ("create view seen as select set_config('lock_timeout', '7777', false)", "select * from seen"),
+    "a function in the notation of a column": (
+        "create function taken_of(used) returns text language sql as 'select set_setting()'; insert into used values (1)", "select used.taken_of from used",
+    ),
+    "a function by the alias of a result": (
+        "create function taken_of(bigint) returns text language sql as 'select set_setting()'", "select n.taken_of from generate_series(1, 1::bigint) n",
+    ),
+    "a view of the settings": (
+        "create view seen as select name, setting from pg_settings", "update seen set setting = '7777' where name = 'lock_timeout'",
+    ),
+    "a function that updates the settings": (
+        "create function taken_of(used) returns void language sql as $$ update pg_settings set setting = '7777' where name = 'lock_timeout' $$;"
+        "insert into used values (1)",
+        "select used.taken_of from used",
+    ),
     "a default": ("alter table used add b text default set_setting(), add c int", "insert into used (c) values (2)"),
 }
 
@@ -259,8 +294,8 @@ def test_what_triggers_views_and_defaults_set_is_their_clients_alone(virtual, pg
                 assert other.execute("show lock_timeout").fetchone() == ("0",)
                 client.execute("reset lock_timeout")
     finally:
-        run("drop table if exists above; drop view if exists again; drop view if exists seen; drop table used;"
-            "drop function if exists insert_used; drop function set_by_trigger, set_setting")
+        run("drop table if exists above; drop view if exists again; drop view if exists seen; drop table used cascade;"
+            "drop function if exists insert_used; drop function if exists taken_of(bigint); drop function set_by_trigger, set_setting")
 
 
 @pytest.mark.parametrize("function", [False, True], ids=["views", "functions"])

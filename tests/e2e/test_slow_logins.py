@@ -14,7 +14,7 @@ import wire
 
 pytestmark = pytest.mark.weir_only
 
-SLOW = r"(\S+)@\S+ slow login: ([\d.]+) ms \(([^;)]*)((?:; failed)?)\)"
+SLOW = r"({}\S+)@\S+ slow login: ([\d.]+) ms \(([^;)]*)((?:; failed)?)\)"
 # Half a second for one name.
 QUERY = "select $1::text, 'pw'::text || case when $1 = 'late' then pg_sleep(0.6)::text else '' end"
 
@@ -23,9 +23,10 @@ def parts(text):
     return {name: float(ms) for name, ms in (part.rsplit(" ", 1) for part in text.split(", "))}
 
 
-def logged(pooler, count=1):
-    """(who, ms, parts, whether it failed) of each line; the parts add up."""
-    found = [(who, float(ms), parts(of), bool(failed)) for who, ms, of, failed in pooler.wait_log(SLOW, count)]
+def logged(pooler, count=1, database="app"):
+    """(who, ms, parts, whether it failed) of each line; the parts add up. On a busy machine the console's logins are slow, too."""
+    lines = pooler.wait_log(SLOW.format(f"{database}/"), count)
+    found = [(who, float(ms), parts(of), bool(failed)) for who, ms, of, failed in lines]
     assert all(abs(ms - sum(of.values())) < 0.1 * len(of) for _, ms, of, _ in found), found
     assert len(found) == count, found
     return found
@@ -48,8 +49,9 @@ def test_a_slow_auth_query(weir, pg, threads):
 
 
 def test_a_server_that_is_given_at_login(weir):
-    pooler = weir(pool_mode="session", assign_server_at_login=1, default_pool_size=1, log_slow_queries=0.4)
+    pooler = weir(pool_mode="session", assign_server_at_login=1, default_pool_size=1)
     first, clients = pooler.connect(), []
+    pooler.reload(log_slow_queries=0.4)
     thread = threading.Thread(target=lambda: clients.append(pooler.connect()))
     thread.start()
     host.eventually(lambda: pooler.pool()["cl_waiting"] == 1)
@@ -61,18 +63,19 @@ def test_a_server_that_is_given_at_login(weir):
 
 
 def test_the_first_server_of_a_pool(weir):
-    pooler = weir(databases={"app": "connect_query='select pg_sleep(0.6)'"}, log_slow_queries=0.4)
+    pooler = weir(databases={"app": "pool_size=1 connect_query='select pg_sleep(0.6)'"}, log_slow_queries=0.4)
     client = pooler.connect()
     [(_, _, of, _)] = logged(pooler)
     assert of["server"] >= 500
+    host.eventually(lambda: pooler.pool()["sv_idle"] == 1)  # It is asked for its relations first.
     client.execute("select 1")
     pooler.console("RECONNECT app")
     host.eventually(lambda: pooler.pool()["sv_idle"] == 0)
     client.execute("select 2")
     # The login of a server connection that a query has waited for is a part of that query.
-    line = pooler.wait_log(r"slow query: [\d.]+ ms \((.*?)\): select \?")
+    line = pooler.wait_log(r"slow query: [\d.]+ ms \(([^)]*connect[^)]*)\): select \?")
     assert len(line) == 1 and parts(line[0])["connect"] >= 500
-    assert len(re.findall("slow login", pooler.log_text())) == 1
+    assert len(re.findall("app/.* slow login", pooler.log_text())) == 1
 
 
 def test_a_slow_handshake_of_tls_and_a_client_that_takes_its_time(weir, authorities):
@@ -109,7 +112,7 @@ def test_who_does_not_say_who_it_is_is_no_slow_login_and_off_logs_none(weir):
     pooler.reload(log_slow_queries=0)
     with wire.Raw(pooler.port) as slow:
         slowly(slow, user="alice", database="app")
-    assert "slow login" not in pooler.log_text()
+    assert not re.search("app/.* slow login", pooler.log_text())
     pooler.reload(log_slow_queries=0.2)
     with wire.Raw(pooler.port) as slow:
         slowly(slow, user="alice", database="app")
@@ -121,5 +124,5 @@ def test_the_console_too(weir):
     pooler = weir(log_slow_queries=0.3)
     with wire.Raw(pooler.port) as slow:
         slowly(slow, user="admin", database="pgbouncer")
-        [(who, *_)] = logged(pooler)
+        [(who, *_)] = logged(pooler, database="pgbouncer")
     assert who == "pgbouncer/admin"

@@ -40,17 +40,18 @@ def kernels_own():
         return options(fresh)
 
 
-def ends(pooler, pg, client):
-    """Options of the listening socket, of this client's and of its server's."""
+def ends(pooler, pg, ports):
+    """Options of the listening socket, of this client's and of its server's; `ports` is what talk() has returned."""
+    client, own = ports
     with sockets(pooler) as all_of_them:
         listening = [one for one in all_of_them if one.getsockopt(SOL, socket.SO_ACCEPTCONN)]
         others = [one for one in all_of_them if not one.getsockopt(SOL, socket.SO_ACCEPTCONN)]
         clients = [one for one in others if one.getpeername()[1] == client]
-        servers = [one for one in others if one.getpeername()[1] == pg.port]
+        servers = [one for one in others if (one.getsockname()[1], one.getpeername()[1]) == (own, pg.port)]
         assert listening and clients and servers
         for one in others:
             assert one.getsockopt(TCP, socket.TCP_NODELAY)
-        return [(options(one), buffers(one), deferred(one)) for one in (listening[0], clients[0], servers[-1])]
+        return [(options(one), buffers(one), deferred(one)) for one in (listening[0], clients[0], servers[0])]
 
 
 def buffers(one):
@@ -63,9 +64,11 @@ def deferred(one):
 
 
 def talk(pooler):
+    """A client with a server for itself, and the ports of both: the client's own, and Weir's in front of that server."""
     raw = wire.Raw(pooler.port).login()
     raw.simple("begin")
-    return raw, raw.socket.getsockname()[1]
+    [[own]] = raw.simple("select inet_client_port()")
+    return raw, (raw.socket.getsockname()[1], int(own))
 
 
 CHOSEN = {"tcp_keepcnt": 3, "tcp_keepidle": 11, "tcp_keepintvl": 7, "tcp_user_timeout": 12345}
@@ -73,47 +76,47 @@ CHOSEN = {"tcp_keepcnt": 3, "tcp_keepidle": 11, "tcp_keepintvl": 7, "tcp_user_ti
 
 def test_options_hold_for_every_socket(weir, pg):
     pooler = weir(**CHOSEN, tcp_socket_buffer=65536)
-    raw, port = talk(pooler)
+    raw, ports = talk(pooler)
     with raw:
-        for said, sizes, _ in ends(pooler, pg, port)[1:]:
+        for said, sizes, _ in ends(pooler, pg, ports)[1:]:
             assert said == {"tcp_keepalive": 1, **CHOSEN}
             assert sizes == (65536, 65536)
 
 
 def test_the_kernels_own_where_nothing_is_said(weir, pg):
     pooler = weir()
-    raw, port = talk(pooler)
+    raw, ports = talk(pooler)
     with raw:
-        for said, _, _ in ends(pooler, pg, port)[1:]:
+        for said, _, _ in ends(pooler, pg, ports)[1:]:
             assert said == {**kernels_own(), "tcp_keepalive": 1}
 
 
 def test_reload_changes_options_of_new_connections_and_back(weir, pg):
     pooler = weir()
-    first, first_port = talk(pooler)
+    first, first_ports = talk(pooler)
     with first:
         pooler.reload(**CHOSEN, tcp_socket_buffer=32768, tcp_keepalive=1)
-        second, port = talk(pooler)
+        second, ports = talk(pooler)
         with second:
-            for said, sizes, _ in ends(pooler, pg, port)[1:]:
+            for said, sizes, _ in ends(pooler, pg, ports)[1:]:
                 assert said == {"tcp_keepalive": 1, **CHOSEN}
                 assert sizes == (32768, 32768)
-            assert ends(pooler, pg, first_port)[1][0]["tcp_keepcnt"] == kernels_own()["tcp_keepcnt"]
+            assert ends(pooler, pg, first_ports)[1][0]["tcp_keepcnt"] == kernels_own()["tcp_keepcnt"]
         pooler.reload(**dict.fromkeys(CHOSEN, 0), tcp_socket_buffer=0, tcp_keepalive=0)
-        third, port = talk(pooler)
+        third, ports = talk(pooler)
         with third:
-            for said, sizes, _ in ends(pooler, pg, port)[1:2]:
+            for said, sizes, _ in ends(pooler, pg, ports)[1:2]:
                 assert said == {**kernels_own(), "tcp_keepalive": 0}
                 assert sizes != (32768, 32768)
 
 
 def test_defer_accept(weir, pg):
     pooler = weir(tcp_defer_accept=1)
-    raw, port = talk(pooler)
+    raw, ports = talk(pooler)
     with raw:
-        assert ends(pooler, pg, port)[0][2]
+        assert ends(pooler, pg, ports)[0][2]
         pooler.reload(tcp_defer_accept=0)
-        assert not ends(pooler, pg, port)[0][2]
+        assert not ends(pooler, pg, ports)[0][2]
 
 
 def test_a_deferred_client_that_says_nothing_is_seen_all_the_same(weir):

@@ -419,6 +419,7 @@ def test_the_old_process_ends_at_once_when_it_is_told_twice(weir):
     started, failures = in_threads(lambda _: client.execute("select pg_sleep(60)"), 1)
     host.eventually(lambda: pooler.pool().get("sv_active") == 2)
     old = reboot(pooler, wait=False)
+    pooler.wait_log("another process has taken over, handing over")
     old.send_signal(signal.SIGTERM)
     pooler.wait_log("got SIGTERM, another process has taken over")
     assert beside.execute("select 1").fetchone() == (1,) and old.poll() is None
@@ -455,7 +456,7 @@ def test_the_old_process_outlives_a_new_one_that_ends_too_soon(weir, pg, end):
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_who_could_not_be_sent_any_more_stays(weir, pg, in_transaction):
     """The new process dies while a client leaves for it: neither process has noticed yet, and the client must not either."""
-    pooler = weir()
+    pooler = weir(default_pool_size=1)
     client = pooler.connect(autocommit=not in_transaction)
     backend = client.execute("select pg_backend_pid()").fetchone()
     with Latch(pg) as latch, Successor(pooler) as successor:

@@ -60,7 +60,7 @@ def test_connections_go_to_the_servers_that_libpq_would_take(weir, pair):
     pooler = weir(databases=databases, default_pool_size=4)
     for word, expected in WORDS.items():
         clients = held(pooler, word.replace("-", "_"))
-        assert places(pooler, pair, word.replace("-", "_")) == expected, word
+        host.eventually(lambda name=word.replace("-", "_"), expected=expected: places(pooler, pair, name) == expected)
         recovers = {client.execute("select pg_is_in_recovery()").fetchone()[0] for client in clients}
         assert recovers == {place == "standby" for place in expected}, word
     assert [row["port"] for row in pooler.console("SHOW DATABASES") if row["name"] == "any"] == [pair[1].port]
@@ -78,11 +78,12 @@ def test_without_a_standby_one_that_prefers_them_uses_the_primary(weir, pair):
     primary, standby = pair
     pooler = weir(databases={"app": entry(pair, "target_session_attrs=prefer-standby")}, default_pool_size=4)
     held(pooler, "app", 1)
-    assert places(pooler, pair, "app") == {"standby"}
+    # A second connection may have been begun, to the primary, which is closed when it has said what it is.
+    host.eventually(lambda: places(pooler, pair, "app") == {"standby"})
     standby.stop()
     see_it_end(pooler, standby)
     clients = held(pooler, "app", 2)
-    assert places(pooler, pair, "app") == {"primary"}
+    host.eventually(lambda: places(pooler, pair, "app") == {"primary"})
     assert clients[0].execute("select pg_is_in_recovery()").fetchone() == (False,)
 
 
@@ -178,7 +179,7 @@ def account(writers, server, failovers):
         print(f"promoted {outage:.2f} s after the kill, the first commit {first:.2f} s after that; {len(met)} errors: {kinds}")
         # No more than had a server: the others have waited.
         assert len(met) <= SERVERS, met
-        assert first < 5, "a busy machine; it takes half a second at most"
+        assert first < 20, "a busy machine; it takes half a second at most"
     other = [failure for failure in failures if not any(failover.has_met(failure) for failover in failovers)]
     acknowledged = {(writer.number, value) for writer in writers for _, value in writer.committed}
     unknown = {(writer.number, failure.value) for writer in writers for failure in writer.failures if failure.commits}
@@ -216,12 +217,12 @@ def test_a_failover_costs_the_transactions_in_flight_and_no_others(weir, pair):
         writer.join(30)
     account(writers, standby, failovers)
     assert idle.execute("select pg_is_in_recovery()").fetchone() == (False,), "it has noticed nothing"
-    assert places(pooler, pair, "app") == {"standby"}, "which is the primary now"
+    host.eventually(lambda: places(pooler, pair, "app") == {"standby"})  # Which is the primary now.
 
 
 def test_a_promoted_standby_leaves_an_entry_of_standbys(weir, pair):
     primary, standby = pair
-    pooler = weir(databases={"app": entry(pair, "target_session_attrs=standby")}, query_wait_timeout=3)
+    pooler = weir(databases={"app": entry(pair, "target_session_attrs=standby")}, query_wait_timeout=12)
     client = pooler.connect()
     assert client.execute("select pg_is_in_recovery()").fetchone() == (True,)
     primary.stop()
@@ -250,7 +251,7 @@ def see_it_end(pooler, server, database="app"):
 def after_failover(weir, pair):
     """A pooler and a client of it that has begun on the primary and goes on on the standby that was promoted."""
     primary, standby = pair
-    pooler = weir(databases={"app": entry(pair, "target_session_attrs=primary")}, query_wait_timeout=4)
+    pooler = weir(databases={"app": entry(pair, "target_session_attrs=primary")}, query_wait_timeout=12)
     client = pooler.connect()
     client.execute("select 1")
     primary.kill()
@@ -264,7 +265,7 @@ def test_a_primary_that_was_left_behind_gets_no_transaction(weir, pair):
     primary, standby = pair
     pooler, client = after_failover(weir, pair)
     assert client.execute("select pg_is_in_recovery()").fetchone() == (False,)
-    assert places(pooler, pair, "app") == {"standby"}
+    host.eventually(lambda: places(pooler, pair, "app") == {"standby"})
     standby.stop()
     see_it_end(pooler, standby)
     primary.start()  # as it was: what is written there, the new primary does not have
@@ -277,10 +278,32 @@ def test_a_primary_that_was_left_behind_gets_no_transaction(weir, pair):
     assert "denied" not in pooler.log_text(), "everybody may ask which cluster it is"
 
 
+@pytest.mark.parametrize("idle", [{"autodb_idle_timeout": 1}, {"pool_idle_timeout": 1}], ids=["database", "pool"])
+def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(weir, pair, idle):
+    primary, standby = pair
+    settings = {"query_wait_timeout": 12, "server_idle_timeout": 1, **idle}
+    pooler = weir(databases={"*": entry(pair, "target_session_attrs=primary")}, **settings)
+    with pooler.connect("app") as client:
+        client.execute("select 1")
+        primary.kill()
+        see_it_end(pooler, primary)
+        standby.promote()
+        assert client.execute("select timeline_id from pg_control_checkpoint()").fetchone() == (2,)
+    pooler.wait_log("dropping database 'app'" if "autodb_idle_timeout" in idle else "cleaning up idle pool: app/alice")
+    standby.stop()
+    primary.start()
+    with pytest.raises(psycopg.OperationalError, match="query_wait_timeout|client_login_timeout"):
+        pooler.connect("app").execute("create table lost (a int)")
+    pooler.wait_log("it is on timeline 1 and there has been a primary on timeline 2")
+    assert primary.query("select to_regclass('lost')", "app") == [(None,)]
+    pooler.console("RECONNECT")
+    assert pooler.connect("app").execute("select timeline_id from pg_control_checkpoint()").fetchone() == (1,)
+
+
 def test_a_server_of_another_cluster_is_used_only_if_told_so(weir, pair, pg):
     primary, _ = pair
     hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{pg.port} target_session_attrs=primary"
-    pooler = weir(databases={"app": hosts}, query_wait_timeout=4)
+    pooler = weir(databases={"app": hosts}, query_wait_timeout=12)
     client = pooler.connect()
     system = client.execute("select system_identifier from pg_control_system()").fetchone()
     primary.stop()

@@ -96,8 +96,8 @@ def test_query_timeout(weir, pg):
 @pytest.mark.parametrize("setting", ["query_timeout", "transaction_timeout", "client_idle_timeout"])
 def test_a_client_that_stops_in_the_middle_of_a_message(weir, setting):
     """A request runs from its first byte on: half of one holds a server for no longer than a whole one."""
-    pooler = weir(default_pool_size=1, **{setting: 1})
-    with wire.Raw(pooler.port).login() as raw:
+    pooler = weir(default_pool_size=1, **{setting: 4})
+    with wire.Raw(pooler.port, timeout=60).login() as raw:
         raw.simple("drop table if exists half; create table half (number int)")
         raw.send(wire.query("copy half from stdin"))
         assert raw.read().kind == "G"
@@ -109,7 +109,7 @@ def test_a_client_that_stops_in_the_middle_of_a_message(weir, setting):
 
 @pytest.mark.since("1.25")
 def test_query_timeout_spares_those_who_only_stay_in_a_transaction(weir):
-    pooler = weir(query_timeout=1)
+    pooler = weir(query_timeout=4)
     client = pooler.connect()
     client.execute("begin")
     client.execute("select 1")

@@ -113,7 +113,7 @@ def refuses_plain(pooler):
 @pytest.mark.since("1.24")
 @pytest.mark.parametrize("how", ["SET", "RELOAD"])
 def test_servers_are_renewed_when_their_terms_change(weir, how):
-    pooler = weir()
+    pooler = weir(default_pool_size=1)
     client = pooler.connect()
     backend = client.execute("select pg_backend_pid()").fetchone()
     pooler.console("RELOAD")

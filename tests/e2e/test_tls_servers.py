@@ -69,7 +69,7 @@ def test_who_must_encrypt_is_not_led_around_tls(weir, secure, mode):
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca", "verify-full", None])
 def test_modes(weir, secure, mode):
     files = {"server_tls_ca_file": secure.root.cert} if mode and mode.startswith("verify") else {}
-    pooler = weir(databases=databases(secure), server_tls_sslmode=mode, **files)
+    pooler = weir(databases=databases(secure), server_tls_sslmode=mode, default_pool_size=1, **files)
     client = pooler.connect()
     assert ssl_of(client)[0] is (mode != "disable")
     [row] = [row for row in pooler.console("SHOW SERVERS") if row["database"] == "app"]

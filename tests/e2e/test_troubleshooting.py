@@ -86,7 +86,7 @@ OTHERS = {
     listening connection lost ({reason}): {clients} clients miss notifications until another one listens
     {name}: listening connection is opened anew after a takeover: clients miss notifications until it listens
     varcache_set_canonical: setting {name} to its canonical version {old} -> {new}
-    a standby does not run a read, the primary does ({})
+    a standby does not run a read, the primary does
     {text}; the primary runs what was asked of it
     registered new auto-database: db={}
     SSL encryption

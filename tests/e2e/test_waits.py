@@ -37,19 +37,19 @@ def parts(text):
 def test_who_waits_for_others_is_told_so_everywhere(weir):
     pooler = weir(databases={"app": "pool_size=1"}, log_slow_queries=0.3)
     late = pooler.connect(application_name="late")
-    thread = held(pooler, 0.8)
+    thread = held(pooler, 3)
     assert late.execute("select 'value' || 1").fetchone() == ("value1",)
     thread.join(30)
     count, all_us = waits(pooler)["queue"]
     assert count >= 1 and all_us > 100_000
-    assert waits(pooler)["login"][0] >= 2 and waits(pooler)["server"][1] >= 800_000
+    assert waits(pooler)["login"][0] >= 2 and waits(pooler)["server"][1] >= 3_000_000
     first = pooler.console("SHOW CLIENT_WAITS")[0]
     us = first["queue_us"]
     assert (first["application_name"], first["wait_us"]) == ("late", 0) and all_us >= us > 100_000 and first["login_us"] > 0
     kinds = {row["query"]: row for row in pooler.console("SHOW QUERIES")}
     assert kinds["select ? || ?"]["queue_us"] == us > kinds["select pg_sleep(?)"]["queue_us"]
     logged = {kind: (float(total), parts(of)) for total, of, kind in pooler.wait_log(SLOW, 2)}
-    assert logged["select pg_sleep(?)"][1]["server"] >= 800 and logged["select pg_sleep(?)"][0] >= 800
+    assert logged["select pg_sleep(?)"][1]["server"] >= 3000 and logged["select pg_sleep(?)"][0] >= 3000
     total, of = logged["select ? || ?"]
     assert of["queue"] > 100 and of.keys() <= {"server", "queue", "settings"} and abs(total - sum(of.values())) < 0.4
     assert "value" not in re.search("slow query.*queue.*", pooler.log_text())[0]
@@ -58,12 +58,11 @@ def test_who_waits_for_others_is_told_so_everywhere(weir):
 def test_one_that_waits_now_comes_first(weir):
     pooler = weir(databases={"app": "pool_size=1"}, track_queries=1)
     late = pooler.connect(application_name="late")
-    thread = held(pooler, 2)
+    thread = held(pooler, 10)
     other = threading.Thread(target=late.execute, args=("select 1",))
     other.start()
-    time.sleep(0.5)
-    first = pooler.console("SHOW CLIENT_WAITS")[0]
-    assert (first["application_name"], first["state"]) == ("late", "waiting") and first["wait_us"] >= 300_000
+    first = host.eventually(lambda: (row := pooler.console("SHOW CLIENT_WAITS")[0])["wait_us"] >= 300_000 and row)
+    assert (first["application_name"], first["state"]) == ("late", "waiting")
     thread.join(30)
     other.join(30)
 
@@ -87,13 +86,13 @@ def test_a_client_that_does_not_read_is_not_the_servers_fault(weir):
     with wire.Raw(pooler.port) as raw:
         raw.login()
         raw.send(wire.query("select repeat('x', 1000) from generate_series(1, 40000)"))
-        time.sleep(1.5)
+        time.sleep(5)
         assert waits(pooler)["reader"][1] < 400_000, "the last of them has not ended"
         raw.read_until("Z")
     count, us = waits(pooler)["reader"]
-    assert count >= 1 and us >= 500_000
+    assert count >= 1 and us >= 4_000_000
     [(total, of, kind)] = pooler.wait_log(SLOW)
-    assert parts(of)["reader"] >= 500 > parts(of)["server"] and kind.startswith("select repeat(?)"), (total, of)
+    assert parts(of)["reader"] >= 4000 and parts(of)["reader"] > parts(of)["server"] and kind.startswith("select repeat(?)"), (total, of)
 
 
 def test_they_are_metrics(weir):

@@ -118,11 +118,20 @@ class Weir:
     # --- life and death ---------------------------------------------------------------------------------------
     def launch(self, *flags, as_user=True):
         """Starts the process and does not wait for it."""
+        if self.process and self.process.poll() is not None:
+            self.await_free_port()
         with open(self.output_path, "ab") as output:
             command = [self.program, *flags, self.ini]
             environment = {**os.environ, **self.environment}
             options = {"cwd": self.directory, "env": environment, "stdout": output, "stderr": output}
             self.process = host.start(command, as_user, **options)
+
+    def await_free_port(self):
+        """The kernel closes what a killed process has in an io_uring a moment after its end: that is not to be taken for the next one. Not for long, for another
+        process may have the port too."""
+        deadline = time.monotonic() + 5
+        while host.is_listening(self.port, self.socket_path) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def start_with_descriptors(self, limit):
         """Starts with a hard limit of file descriptors, which the pooler cannot raise."""

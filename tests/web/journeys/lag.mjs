@@ -25,13 +25,14 @@ export default async function ({ visitor, token, ask, primary, standby1, standby
   await until(async () => (await newest(standby1, 'time')) > first + 2_000_000, 'lag that grows');
   const seen = (await Promise.all((await cells(standby1, 'time').all()).slice(0, 3).map((cell) => cell.innerText()))).map(amount);
   if (!(seen[0] > seen[1] && seen[1] > seen[2])) throw new Error(`no line that rises: ${seen}`);
-  if ((await newest(standby2, 'WAL')) !== 0) throw new Error('a standby that replays is behind');
+  await until(async () => (await newest(standby2, 'WAL')) === 0, 'the other standby, which replays');
   const changes = page.getByRole('region', { name: 'State changes' });
-  await changes.getByRole('listitem').filter({ hasText: standby1 }).filter({ hasText: 'standby → lagging' }).waitFor();
+  await changes.getByRole('listitem').filter({ hasText: standby1 }).filter({ hasText: 'standby → lagging' }).first().waitFor();
   await me.checkAccessibility('the hosts');
 
   await ask('resume replay');
-  await changes.getByRole('listitem').filter({ hasText: 'lagging → standby' }).waitFor();
+  await changes.getByRole('listitem').filter({ hasText: standby1 }).filter({ hasText: 'lagging → standby' }).first().waitFor();
+  await of(standby1).getByText('standby', { exact: true }).waitFor();
   await until(async () => (await newest(standby1, 'WAL')) === 0, 'a standby that has caught up');
 
   // The cluster: who follows whom.
