@@ -171,10 +171,11 @@ def weir(pg, scratch, io_driver, request):
     start.prepared = prepare
     yield start
     for one in running:
+        one.stop_predecessors()
         one.stop()
     for one in running:
         assert one.may_panic or "panicked" not in one.log_text() + one.output(), "the pooler panicked"
-    host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0)
+    pg.await_no_session()
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,9 @@ SETTINGS = {
     "client_connection_check_interval": "100ms",
 }
 
+# The harness's own are not among them.
+CLIENT_SESSIONS = "backend_type = 'client backend' and usename <> 'postgres'"
+
 
 def programs(version):
     """The directory of PostgreSQL's programs: `system` is the newest installed by the system, `18` the wheel's. None if absent."""
@@ -171,8 +174,16 @@ class Postgres:
 
     def count(self, where="true"):
         """How many client connections this server has, the harness's own not counted."""
-        clients = "backend_type = 'client backend' and usename <> 'postgres'"
-        return self.value(f"select count(*) from pg_stat_activity where {clients} and {where}")
+        return self.value(f"select count(*) from pg_stat_activity where {CLIENT_SESSIONS} and {where}")
+
+    def await_no_session(self):
+        """For the next test. Sessions that stay are named and ended: they fail this test, and not all that follow."""
+        try:
+            host.eventually(lambda: self.process.poll() is not None or self.count() == 0)
+        except AssertionError:
+            what = "usename, application_name, client_port, state, query, pg_terminate_backend(pid)"
+            left = self.query(f"select {what} from pg_stat_activity where {CLIENT_SESSIONS}")
+            raise AssertionError(f"these sessions outlived their test: {left}") from None
 
     def log_text(self):
         return self.log_path.read_text(errors="replace")

@@ -13,7 +13,7 @@ import panel
 import wire
 from running import Latch
 from test_fleet import Fleet, states, weir_fleet
-from test_takeover import old_ones, reboot  # noqa: F401 (a fixture)
+from test_takeover import reboot
 
 pytestmark = pytest.mark.weir_only
 
@@ -142,7 +142,7 @@ def test_a_client_whose_pin_was_refused_is_ended(weir, raw):
     assert [code for code, _ in wire.errors(refused.read_to_end())] == ["53400"]
 
 
-def test_the_process_that_takes_over_drains_too(weir, old_ones):  # noqa: F811
+def test_the_process_that_takes_over_drains_too(weir):
     pooler = weir()
     client = pooler.connect()
     pooler.console("DRAIN")

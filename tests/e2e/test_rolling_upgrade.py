@@ -10,7 +10,7 @@ import pytest
 import etcd
 import host
 from test_fleet import Fleet, Sampler, weir_fleet
-from test_takeover import old_ones, reboot  # noqa: F401 (a fixture)
+from test_takeover import reboot
 
 pytestmark = [
     pytest.mark.weir_only,
@@ -68,7 +68,7 @@ def judge(said):
     return int(re.search(r"number of transactions actually processed: (\d+)", said)[1])
 
 
-def test_taking_over_fails_no_transaction(fleet, script, old_ones):  # noqa: F811
+def test_taking_over_fails_no_transaction(fleet, script):
     sampler = Sampler(fleet.pg)
     loads = [Load(fleet.pg, script, [fleet.nodes[name].port], max(CLIENTS // len(NODES), 1)) for name in NODES]
     host.eventually(lambda: fleet.connections() > len(NODES))

@@ -22,22 +22,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def old_ones(weir):
-    """Old processes; none of them outlives its test."""
-    OLD_ONES.clear()
-    yield
-    for process in OLD_ONES:
-        host.stop(process, signal.SIGQUIT)
-
-
-OLD_ONES = []
-
-
 def reboot(pooler, *flags, wait=True):
     """Starts a second process that takes over; the old one is returned when it has ended by itself."""
     old = pooler.process
-    OLD_ONES.append(old)
     pooler.launch("--reboot", *flags)
     host.eventually(lambda: new_process_is_up(pooler))
     if wait:

@@ -71,6 +71,7 @@ class Weir:
         self.environment = {}  # beside what the harness itself has
         self.may_panic = False  # a test of what a panic costs
         self.process = None
+        self.predecessors = []  # processes from which `--reboot` took over
         self.connections = []
         self.userlist_writes, self.secrets = 0, {}
         self.write_userlist(USERLIST if userlist is None else userlist)
@@ -120,6 +121,8 @@ class Weir:
         """Starts the process and does not wait for it."""
         if self.process and self.process.poll() is not None:
             self.await_free_port()
+        elif self.process:
+            self.predecessors.append(self.process)
         with open(self.output_path, "ab") as output:
             command = [self.program, *flags, self.ini]
             environment = {**os.environ, **self.environment}
@@ -180,6 +183,12 @@ class Weir:
         self.connections.clear()
         if self.process and self.process.poll() is None:
             host.stop(self.process, signal.SIGQUIT)
+
+    def stop_predecessors(self):
+        """One from which another had not taken over all connections when that one ended serves on."""
+        for process in self.predecessors:
+            host.stop(process, signal.SIGQUIT)
+        self.predecessors.clear()
 
     def signal(self, number):
         self.process.send_signal(number)
