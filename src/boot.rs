@@ -354,7 +354,7 @@ fn sample_waits(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> 
 /// What hosts are is the control thread's to ask for; which is the primary is told to the shards at once.
 fn probe_hosts(config: &Arc<Config>, engine: &Engine, logger: &Arc<Logger>) -> HostProbe {
     let system = pgclient::System { fill_random: process::fill_random };
-    HostProbe::start(config, Arc::new(engine.probed_primaries()), writer(logger), system)
+    HostProbe::start(config, Arc::new(engine.probed_clusters()), writer(logger), system)
 }
 
 /// Reports go to the control thread, but for those that the fleet thread has asked for.

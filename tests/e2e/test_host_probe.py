@@ -8,6 +8,7 @@ import pytest
 
 import host
 import panel
+import postgres
 from test_hosts import states, summary
 from test_target_session import entry, pair  # noqa: F401 (a fixture)
 from weir import USERLIST
@@ -218,3 +219,21 @@ def test_a_server_of_another_cluster_is_named(weir, pg, probed):
     pooler = weir(databases={"app": entry}, host_probe_interval=0.2)
     host.eventually(lambda: any("system identifier" in (row["last_error"] or "") for row in pooler.console("SHOW HOSTS")))
     assert summary(pooler)["hosts"] == 2
+
+
+def test_a_standby_of_another_cluster_that_was_used_first_is_left(weir, pg, probed, scratch):
+    """Two of three hosts are of one cluster, and the third is first in the list."""
+    stray = postgres.Standby(pg, host.new_directory(scratch, "stray"))
+    try:
+        ports = [stray.port, *(server.port for server in probed)]
+        entry = f"host={','.join(['127.0.0.1'] * 3)} port={','.join(map(str, ports))} target_session_attrs=standby"
+        pooler = weir(databases={"app": entry}, host_probe_user="alice", host_probe_interval=0, threads=2)
+        cluster = "select system_identifier from pg_control_system()"
+        client = pooler.connect()
+        assert client.execute(cluster).fetchone()[0] == pg.value(cluster)
+        pooler.reload(host_probe_interval=0.2)
+        host.eventually(lambda: client.execute(cluster).fetchone()[0] == probed[0].value(cluster))
+        pooler.wait_log("closing because: most hosts of the entry are of another cluster")
+        assert summary(pooler)["system_identifier"] == str(probed[0].value(cluster))
+    finally:
+        stray.remove()

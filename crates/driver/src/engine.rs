@@ -11,7 +11,7 @@ use std::{fmt, io, panic, process};
 
 use auth::MockKey;
 use messages::{Command, Listing, ShardId, Subject};
-use pool::{PoolRegistry, ProbedPrimary};
+use pool::{PoolRegistry, ProbedCluster};
 use settings::{Config, IoDriver};
 use shard::Shard;
 use telemetry::{Level, Record};
@@ -203,10 +203,10 @@ impl Engine {
         Arc::clone(self.registry.quotas())
     }
 
-    /// Takes the primary of an entry, as its hosts have answered. For one thread.
-    pub fn probed_primaries(&self) -> impl Fn(&str, Option<ProbedPrimary>) + Send + Sync + use<> {
+    /// Takes what the hosts of an entry have answered. For one thread.
+    pub fn probed_clusters(&self) -> impl Fn(&str, ProbedCluster) + Send + Sync + use<> {
         let registry = Arc::clone(&self.registry);
-        move |entry, primary| registry.note_probed(entry, primary)
+        move |entry, probed| registry.note_probed(entry, probed)
     }
 
     /// Rows about what no shard knows; nothing for what shards know.

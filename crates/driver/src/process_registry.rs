@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use messages::ShardId;
 use pool::{
     Budget, CancelKeyPrefix, ConnectionCounts, Counted, ExternalClients, FairPool, FairShare, FairShares,
-    FleetCounts, Lease, PoolRegistry, ProbedPrimary, ProcessCounts, SharedPool, SlotCounter,
+    FleetCounts, Lease, PoolRegistry, ProbedCluster, ProcessCounts, SharedPool, SlotCounter,
 };
 use quota::Book;
 use settings::{Config, Database, HostChange, QueueBy};
@@ -44,7 +44,7 @@ struct Names {
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: HashMap<String, Arc<ConnectionCounts>>,
     /// Of entries whose hosts are asked.
-    probed_primaries: HashMap<String, ProbedPrimary>,
+    probed_clusters: HashMap<String, ProbedCluster>,
     /// What was known of the servers of databases that have no counts now: identifier, and newest timeline.
     left_clusters: HashMap<String, (u64, u32)>,
     /// The one in force, to compare the hosts of its entries with those of the next.
@@ -156,15 +156,16 @@ impl ProcessRegistry {
         }
     }
 
-    /// The primary of an entry, as its hosts have answered; for its counts, and for those that are made later. For one thread.
-    pub(crate) fn note_probed(&self, entry: &str, primary: Option<ProbedPrimary>) {
+    /// What the hosts of an entry have answered; for its counts, and for those that are made later. For one thread.
+    pub(crate) fn note_probed(&self, entry: &str, probed: ProbedCluster) {
         let names = &mut *self.names();
-        match primary {
-            Some(primary) => _ = names.probed_primaries.insert(entry.to_owned(), primary),
-            None => _ = names.probed_primaries.remove(entry),
+        if probed == ProbedCluster::default() {
+            names.probed_clusters.remove(entry);
+        } else {
+            names.probed_clusters.insert(entry.to_owned(), probed);
         }
         if let Some(counts) = names.databases.get(entry) {
-            counts.cluster.note_probed(primary);
+            counts.cluster.note_probed(probed);
         }
     }
 
@@ -272,14 +273,14 @@ impl PoolRegistry for ProcessRegistry {
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        let Names { databases, external, probed_primaries, left_clusters, .. } = &mut *self.names();
+        let Names { databases, external, probed_clusters, left_clusters, .. } = &mut *self.names();
         let new = || {
             let counts = self.new_counts(name, external.databases.get(name));
-            counts.cluster.note_probed(probed_primaries.get(name).copied());
             if let Some((system, timeline)) = left_clusters.remove(name) {
-                // It cannot be refused: these counts know no cluster yet.
+                // It cannot be refused: these counts know of no cluster yet.
                 let _ = counts.cluster.admit(system, Some(timeline));
             }
+            counts.cluster.note_probed(probed_clusters.get(name).copied().unwrap_or_default());
             counts
         };
         Arc::clone(databases.entry(name.to_owned()).or_insert_with(new))

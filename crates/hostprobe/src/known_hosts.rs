@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use messages::{ClusterHostRow, ClusterRow, HostLag, HostRole, ServerError};
 use pgclient::Place;
-use pool::ProbedPrimary;
+use pool::{ProbedCluster, ProbedPrimary};
 
 use crate::plan::ProbedEntry;
 
@@ -89,6 +89,8 @@ struct Host {
     seen_us: u64,
     /// When the question began.
     asked: Option<Instant>,
+    /// The last system identifier that it has said, and when that question began.
+    identified: Option<(u64, Instant)>,
 }
 
 /// What a primary had written, and when it was asked.
@@ -99,8 +101,8 @@ struct Positions {
 }
 
 impl KnownHosts {
-    /// These entries have these hosts. What is known of those that stay is kept. Returns the primary of each entry, also of those that are none any more.
-    pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) -> Vec<(String, Option<ProbedPrimary>)> {
+    /// These entries have these hosts. What is known of those that stay is kept. Returns what is known of each entry, also of those that are none any more.
+    pub(crate) fn configure(&mut self, entries: Vec<ProbedEntry>) -> Vec<(String, ProbedCluster)> {
         let mut before = std::mem::take(&mut self.entries);
         for ProbedEntry { name, hosts } in entries {
             let Entry { hosts: mut known, positions, mut forgotten } =
@@ -116,29 +118,29 @@ impl KnownHosts {
             let hosts = hosts.into_iter().map(&mut host).collect();
             self.entries.insert(name, Entry { hosts, positions, forgotten });
         }
-        let gone = before.into_keys().map(|name| (name, None));
-        gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.told_primary()))).collect()
+        let gone = before.into_keys().map(|name| (name, ProbedCluster::default()));
+        gone.chain(self.entries.iter().map(|(name, entry)| (name.clone(), entry.told()))).collect()
     }
 
-    /// The servers of this entry, or of all, may be those of another cluster: of their primaries only answers to later questions are told. Returns what is
-    /// known, which is nothing.
-    pub(crate) fn forget(&mut self, entry: Option<&str>) -> Vec<(String, Option<ProbedPrimary>)> {
+    /// The servers of this entry, or of all, may be those of another cluster: of these only answers to later questions are told. Returns what is known, which is
+    /// nothing.
+    pub(crate) fn forget(&mut self, entry: Option<&str>) -> Vec<(String, ProbedCluster)> {
         let now = Instant::now();
         let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
         let forget = |(name, entry): (&String, &mut Entry)| {
             entry.forgotten = Some(now);
-            (name.clone(), None)
+            (name.clone(), ProbedCluster::default())
         };
         self.entries.iter_mut().filter(|(name, _)| is_meant(name)).map(forget).collect()
     }
 
-    /// A server that was asked then has answered, or has not. Returns the primary of each entry that has it.
+    /// A server that was asked then has answered, or has not. Returns what is known of each entry that has it.
     pub(crate) fn note(
         &mut self,
         place: &Place,
         seen: &Seen,
         asked: Instant,
-    ) -> Vec<(String, Option<ProbedPrimary>)> {
+    ) -> Vec<(String, ProbedCluster)> {
         self.note_at(place, seen, (asked, wall_us()))
     }
 
@@ -147,8 +149,8 @@ impl KnownHosts {
         place: &Place,
         seen: &Seen,
         (asked, now_us): (Instant, u64),
-    ) -> Vec<(String, Option<ProbedPrimary>)> {
-        let mut primaries = Vec::new();
+    ) -> Vec<(String, ProbedCluster)> {
+        let mut told = Vec::new();
         for (name, entry) in &mut self.entries {
             if !entry.note(place, seen, (asked, now_us)) {
                 continue;
@@ -158,9 +160,9 @@ impl KnownHosts {
             {
                 entry.positions.note(primary, answer.lsn, asked);
             }
-            primaries.push((name.clone(), entry.told_primary()));
+            told.push((name.clone(), entry.told()));
         }
-        primaries
+        told
     }
 
     pub(crate) fn rows(&self) -> Vec<ClusterRow> {
@@ -182,15 +184,28 @@ impl Entry {
                 host.since_us = now_us;
             }
             (host.seen, host.seen_us, host.asked) = (seen.clone(), now_us, Some(asked));
+            if let Some(answer) = seen.answer() {
+                host.identified = Some((answer.system, asked));
+            }
         }
         is_one
     }
 
-    /// The cluster that most of its hosts belong to, of as many the one that is first in the list.
+    /// The cluster that more than half of its hosts belong to; else the one that most of those do that answer, of as many the one that is first in the list.
     fn system(&self) -> Option<u64> {
         let of = |system: u64| self.answers().filter(|answer| answer.system == system).count();
-        let most = self.answers().map(|answer| of(answer.system)).max()?;
-        self.answers().map(|answer| answer.system).find(|system| of(*system) == most)
+        let most = self.answers().map(|answer| of(answer.system)).max();
+        let most = || self.answers().map(|answer| answer.system).find(|system| Some(of(*system)) == most);
+        self.majority(|_| true).or_else(most)
+    }
+
+    /// The cluster that more than half of its hosts have last said that they belong to, as far as these questions count.
+    fn majority(&self, counts: impl Fn(Instant) -> bool) -> Option<u64> {
+        let identified = self.hosts.iter().filter_map(|host| host.identified);
+        let known: Vec<u64> =
+            identified.filter(|(_, asked)| counts(*asked)).map(|(system, _)| system).collect();
+        let of = |system: &u64| known.iter().filter(|known| *known == system).count();
+        known.iter().find(|system| of(system) * 2 > self.hosts.len()).copied()
     }
 
     /// The one on the newest timeline.
@@ -198,11 +213,13 @@ impl Entry {
         self.newest(|_| true)
     }
 
-    /// The same of the hosts that have been asked since the entry's cluster was forgotten.
-    fn told_primary(&self) -> Option<ProbedPrimary> {
-        self.newest(|host| {
-            self.forgotten.is_none_or(|forgotten| host.asked.is_some_and(|asked| asked > forgotten))
-        })
+    /// What is known by the questions since the entry's cluster was forgotten.
+    fn told(&self) -> ProbedCluster {
+        let counts = |asked: Instant| self.forgotten.is_none_or(|forgotten| asked > forgotten);
+        ProbedCluster {
+            majority: self.majority(counts).unwrap_or_default(),
+            primary: self.newest(|host| host.asked.is_some_and(counts)),
+        }
     }
 
     fn newest(&self, counts: impl Fn(&Host) -> bool) -> Option<ProbedPrimary> {
@@ -229,7 +246,7 @@ impl Entry {
 
 impl Host {
     fn new(label: String, place: Place) -> Host {
-        Host { label, place, seen: Seen::Nothing, since_us: 0, seen_us: 0, asked: None }
+        Host { label, place, seen: Seen::Nothing, since_us: 0, seen_us: 0, asked: None, identified: None }
     }
 
     /// A host that has said nothing of itself counts as not seen: what others have seen of it holds.
@@ -331,6 +348,10 @@ mod tests {
         Seen::Answered(Answer { system, timeline: 1, is_standby: true, lsn: Some(lsn) })
     }
 
+    fn primaries(told: Vec<(String, ProbedCluster)>) -> Vec<(String, Option<ProbedPrimary>)> {
+        told.into_iter().map(|(name, probed)| (name, probed.primary)).collect()
+    }
+
     fn host(known_hosts: &KnownHosts, entry: &str, host: &str) -> ClusterHostRow {
         let row = known_hosts.rows().into_iter().find(|row| row.database == entry).unwrap();
         row.hosts.into_iter().find(|row| row.label == format!("{host}:1")).unwrap()
@@ -341,8 +362,11 @@ mod tests {
         let mut known_hosts = known_hosts();
         let found = Some(ProbedPrimary { system: 7, timeline: 2 });
         let of_both = [("app".to_owned(), found), ("more".to_owned(), found)];
-        assert_eq!(known_hosts.note(&place("b"), &primary(7, 2, 100), Instant::now()), of_both);
-        assert_eq!(known_hosts.note(&place("a"), &standby(7, 100), Instant::now()), of_both[..1]);
+        let note = |known_hosts: &mut KnownHosts, name, seen: &Seen| {
+            primaries(known_hosts.note(&place(name), seen, Instant::now()))
+        };
+        assert_eq!(note(&mut known_hosts, "b", &primary(7, 2, 100)), of_both);
+        assert_eq!(note(&mut known_hosts, "a", &standby(7, 100)), of_both[..1]);
         let roles = ["a", "b"].map(|name| host(&known_hosts, "app", name).role);
         assert_eq!(
             (roles, host(&known_hosts, "more", "c").role),
@@ -350,19 +374,15 @@ mod tests {
         );
         let rows = known_hosts.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 2));
-        assert_eq!(known_hosts.note(&place("nowhere"), &primary(7, 3, 1), Instant::now()), []);
-        known_hosts.note(&place("a"), &primary(7, 1, 100), Instant::now());
+        assert_eq!(note(&mut known_hosts, "nowhere", &primary(7, 3, 1)), []);
+        note(&mut known_hosts, "a", &primary(7, 1, 100));
         assert_eq!(
-            known_hosts.configure(vec![entry("app", &["a", "b"])]),
+            primaries(known_hosts.configure(vec![entry("app", &["a", "b"])])),
             [("more".to_owned(), None), ("app".to_owned(), found)]
         );
         let down = Seen::Unanswered(Unanswered::Down("refused".into()));
         let older = Some(ProbedPrimary { system: 7, timeline: 1 });
-        assert_eq!(
-            known_hosts.note(&place("b"), &down, Instant::now()),
-            [("app".to_owned(), older)],
-            "as far as is known now"
-        );
+        assert_eq!(note(&mut known_hosts, "b", &down), [("app".to_owned(), older)], "as far as is known now");
     }
 
     #[test]
@@ -463,16 +483,33 @@ mod tests {
         let later = Instant::now() + second;
         known_hosts.note(&place("a"), &primary(7, 1, 1), Instant::now());
         known_hosts.note(&place("b"), &primary(7, 2, 1), Instant::now());
-        assert_eq!(known_hosts.forget(Some("app")), [("app".to_owned(), None)]);
+        assert_eq!(primaries(known_hosts.forget(Some("app"))), [("app".to_owned(), None)]);
         let found = |timeline| Some(ProbedPrimary { system: 7, timeline });
-        let told = known_hosts.note(&place("a"), &primary(7, 1, 1), later);
+        let told = primaries(known_hosts.note(&place("a"), &primary(7, 1, 1), later));
         assert_eq!(told, [("app".to_owned(), found(1))], "the other one has not answered since");
         assert_eq!(known_hosts.rows()[0].timeline, 2, "and is still shown");
-        let told = known_hosts.note(&place("b"), &primary(7, 2, 1), later);
+        let told = primaries(known_hosts.note(&place("b"), &primary(7, 2, 1), later));
         assert_eq!(told[0], ("app".to_owned(), found(2)), "it is still there");
         known_hosts.configure(vec![entry("app", &["a", "b", "c"])]);
-        let told = known_hosts.note(&place("c"), &primary(7, 1, 1), later + second);
+        let told = primaries(known_hosts.note(&place("c"), &primary(7, 1, 1), later + second));
         assert_eq!(told, [("app".to_owned(), found(2))]);
+    }
+
+    #[test]
+    fn the_majority_is_that_of_all_hosts_and_outlasts_their_end() {
+        let mut known_hosts = KnownHosts::default();
+        known_hosts.configure(vec![entry("app", &["a", "b", "c"])]);
+        let (now, down) = (Instant::now(), Seen::Unanswered(Unanswered::Down("refused".into())));
+        let mut majority = |name, seen: &Seen| known_hosts.note(&place(name), seen, now)[0].1.majority;
+        assert_eq!(majority("c", &standby(8, 1)), 0, "one of three");
+        assert_eq!(majority("a", &primary(7, 1, 1)), 0);
+        assert_eq!(majority("b", &standby(7, 1)), 7);
+        assert_eq!((majority("a", &down), majority("b", &down)), (7, 7));
+        assert_eq!(known_hosts.rows()[0].system, 7, "although one of another cluster alone answers");
+        known_hosts.forget(None);
+        let later = now + Duration::from_secs(9);
+        let mut majority = |name, seen: &Seen| known_hosts.note(&place(name), seen, later)[0].1.majority;
+        assert_eq!((majority("a", &standby(8, 1)), majority("c", &standby(8, 1))), (0, 8));
     }
 
     #[test]
@@ -482,7 +519,7 @@ mod tests {
         known_hosts.note(&place("a"), &primary(7, 1, 1), Instant::now());
         known_hosts.note(&place("b"), &standby(7, 1), Instant::now());
         let told = known_hosts.note(&place("c"), &primary(8, 9, 1), Instant::now());
-        assert_eq!(told[0].1, Some(ProbedPrimary { system: 7, timeline: 1 }));
+        assert_eq!(told[0].1.primary, Some(ProbedPrimary { system: 7, timeline: 1 }));
         let rows = known_hosts.rows();
         assert_eq!((rows[0].system, rows[0].timeline), (7, 1));
         let errors: Vec<_> = rows[0].hosts.iter().map(|host| host.error.is_some()).collect();

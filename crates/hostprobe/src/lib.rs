@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use messages::ClusterRow;
 use pgclient::{ConfigThread, Place, System, Tasks};
-use pool::ProbedPrimary;
+use pool::ProbedCluster;
 use settings::Config;
 use telemetry::{Level, Record};
 use tokio::sync::watch;
@@ -23,8 +23,8 @@ use crate::plan::{Plan, ProbedEntry, ProbedServer};
 /// The thread's name.
 const THREAD: &str = "weir-hosts";
 
-/// The primary of an entry, or that none has answered.
-pub type FoundPrimary = Arc<dyn Fn(&str, Option<ProbedPrimary>) + Send + Sync>;
+/// What the hosts of an entry have answered.
+pub type FoundCluster = Arc<dyn Fn(&str, ProbedCluster) + Send + Sync>;
 
 /// Writes to the log.
 pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
@@ -33,7 +33,7 @@ pub type Log = Arc<dyn Fn(Record) + Send + Sync>;
 #[derive(Clone)]
 struct Out {
     known_hosts: Arc<Mutex<KnownHosts>>,
-    found_primary: FoundPrimary,
+    found_cluster: FoundCluster,
     log: Log,
     system: System,
 }
@@ -47,11 +47,11 @@ impl Out {
         self.known_hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known, and tells which primaries follow from it before it changes again.
-    fn change(&self, change: impl FnOnce(&mut KnownHosts) -> Vec<(String, Option<ProbedPrimary>)>) {
+    /// Changes what is known, and tells what of clusters follows from it before it changes again.
+    fn change(&self, change: impl FnOnce(&mut KnownHosts) -> Vec<(String, ProbedCluster)>) {
         let mut known_hosts = self.known_hosts();
-        for (entry, primary) in change(&mut known_hosts) {
-            (self.found_primary)(&entry, primary);
+        for (entry, probed) in change(&mut known_hosts) {
+            (self.found_cluster)(&entry, probed);
         }
     }
 }
@@ -78,15 +78,15 @@ pub struct HostProbe {
 impl HostProbe {
     /// Asks as this configuration says.
     #[must_use]
-    pub fn start(config: &Arc<Config>, found_primary: FoundPrimary, log: Log, system: System) -> HostProbe {
-        let out = Out { known_hosts: Arc::default(), found_primary, log, system };
+    pub fn start(config: &Arc<Config>, found_cluster: FoundCluster, log: Log, system: System) -> HostProbe {
+        let out = Out { known_hosts: Arc::default(), found_cluster, log, system };
         let orders = Orders { config: Arc::clone(config), servers: Arc::default(), paused: Arc::default() };
         let mut probe = HostProbe { out, orders, entries: Vec::new(), unasked: Vec::new(), running: None };
         probe.configure(config, &[]);
         probe
     }
 
-    /// A new configuration is in force, and these entries are paused (None: all). What is told of primaries follows from the new hosts as soon as this returns.
+    /// A new configuration is in force, and these entries are paused (None: all). What is told of clusters follows from the new hosts as soon as this returns.
     pub fn configure(&mut self, config: &Arc<Config>, paused: &[Option<String>]) {
         let Plan { entries, servers, unasked } = Plan::of(config);
         if unasked != self.unasked {

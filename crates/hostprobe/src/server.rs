@@ -295,7 +295,7 @@ mod tests {
         let written = Arc::clone(&lines);
         let out = Out {
             known_hosts: Arc::default(),
-            found_primary: Arc::new(|_, _| {}),
+            found_cluster: Arc::new(|_, _| {}),
             log: Arc::new(move |record| written.lock().unwrap().push(record.text)),
             system: pgclient::System { fill_random: |_| {} },
         };

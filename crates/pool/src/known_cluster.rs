@@ -12,7 +12,8 @@ pub struct KnownCluster {
     system: AtomicU64,
     /// 0 is not known.
     timeline: AtomicU32,
-    /// The last [`ProbedPrimary`].
+    /// The last [`ProbedCluster`].
+    majority: AtomicU64,
     probed_system: AtomicU64,
     probed_timeline: AtomicU32,
     /// How often clients have written, where that is counted.
@@ -23,7 +24,16 @@ pub struct KnownCluster {
     schema_changes: AtomicU64,
 }
 
-/// A primary that was asked what it is (`host_probe_interval`).
+/// What the hosts of an entry that were asked are (`host_probe_interval`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbedCluster {
+    /// The `system_identifier` that more than half of them have; 0 is none.
+    pub majority: u64,
+    /// The primary on the newest timeline, if any is one.
+    pub primary: Option<ProbedPrimary>,
+}
+
+/// A primary that was asked what it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbedPrimary {
     /// `system_identifier`.
@@ -42,11 +52,16 @@ pub enum Mismatch {
 }
 
 impl KnownCluster {
-    /// A server has this identifier, and is a primary on this timeline, if it is one. The first one says what the others must have.
+    /// A server has this identifier, and is a primary on this timeline, if it is one. The first one says what the others must have, if it has that of the majority
+    /// of the entry's hosts, as far as there is one that is known.
     ///
     /// # Errors
     /// It is a mismatch: nothing is noted of it.
     pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Mismatch> {
+        let majority = self.majority.load(Ordering::Acquire);
+        if majority != 0 && majority != system && self.known().is_none() {
+            return Err(Mismatch::OtherCluster(majority));
+        }
         match self.system.compare_exchange(0, system, Ordering::AcqRel, Ordering::Acquire) {
             Err(known) if known != system => return Err(Mismatch::OtherCluster(known)),
             Ok(_) if self.probed_system.load(Ordering::Acquire) == system => {
@@ -73,9 +88,16 @@ impl KnownCluster {
         }
     }
 
-    /// The primary on the newest timeline of the servers that were asked, if any is one. While no cluster is known, it counts once a server of that one is used.
-    /// For one thread at a time.
-    pub fn note_probed(&self, primary: Option<ProbedPrimary>) {
+    /// What has come of asking the hosts. Their primary counts, while no cluster is known, once a server of that one is used. While none but standbys of a cluster
+    /// were used, that of the majority takes its place. For one thread at a time.
+    pub fn note_probed(&self, ProbedCluster { majority, primary }: ProbedCluster) {
+        self.majority.store(majority, Ordering::Release);
+        if let Some((system, 0)) = self.known()
+            && majority != 0
+        {
+            // Whatever it is by then, another thread has seen to it.
+            let _ = self.system.compare_exchange(system, majority, Ordering::AcqRel, Ordering::Acquire);
+        }
         let ProbedPrimary { system, timeline } = primary.unwrap_or_default();
         self.note_primary(system, timeline);
         self.probed_system.store(0, Ordering::Release);
@@ -128,6 +150,7 @@ impl KnownCluster {
     pub fn forget(&self) {
         self.system.store(0, Ordering::Release);
         self.timeline.store(0, Ordering::Release);
+        self.majority.store(0, Ordering::Release);
         self.probed_system.store(0, Ordering::Release);
     }
 }
@@ -135,6 +158,11 @@ impl KnownCluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn probed(majority: u64, primary: Option<(u64, u32)>) -> ProbedCluster {
+        let primary = primary.map(|(system, timeline)| ProbedPrimary { system, timeline });
+        ProbedCluster { majority, primary }
+    }
 
     #[test]
     fn a_primary_that_is_not_used_leaves_older_ones_behind() {
@@ -150,14 +178,14 @@ mod tests {
     #[test]
     fn a_primary_that_was_asked_before_any_is_used_leaves_older_ones_behind() {
         let cluster = KnownCluster::default();
-        let probed = |system, timeline| cluster.note_probed(Some(ProbedPrimary { system, timeline }));
+        let probed = |system, timeline| cluster.note_probed(probed(0, Some((system, timeline))));
         probed(7, 2);
         assert_eq!(cluster.known(), None, "it says nothing of the cluster");
         assert_eq!(cluster.admit(7, Some(1)), Err(Mismatch::OlderTimeline(2)));
         probed(7, 3);
         probed(7, 1);
         assert_eq!(cluster.known(), Some((7, 3)), "what was used is remembered");
-        cluster.note_probed(None);
+        cluster.note_probed(ProbedCluster::default());
         cluster.forget();
         assert_eq!(cluster.admit(7, Some(1)), Ok(()), "what was only asked is not");
         cluster.forget();
@@ -173,6 +201,30 @@ mod tests {
         assert_eq!(cluster.admit(7, Some(1)), Ok(()), "the mismatch's timeline counts for nothing");
         cluster.forget();
         assert_eq!(cluster.admit(8, Some(1)), Ok(()));
+    }
+
+    #[test]
+    fn the_majority_of_the_hosts_says_it_before_the_first_server() {
+        let cluster = KnownCluster::default();
+        cluster.note_probed(probed(7, None));
+        assert_eq!(cluster.admit(8, None), Err(Mismatch::OtherCluster(7)));
+        assert_eq!((cluster.known(), cluster.admit(7, Some(1))), (None, Ok(())));
+        cluster.note_probed(probed(8, Some((8, 5))));
+        assert_eq!(cluster.admit(8, Some(5)), Err(Mismatch::OtherCluster(7)), "a primary was used");
+        cluster.forget();
+        assert_eq!(cluster.admit(9, Some(1)), Ok(()), "what was asked before says nothing");
+    }
+
+    #[test]
+    fn a_standby_that_was_used_first_gives_way_to_the_majority() {
+        let cluster = KnownCluster::default();
+        assert_eq!(cluster.admit(8, None), Ok(()));
+        cluster.note_probed(probed(0, Some((7, 3))));
+        assert_eq!(cluster.known(), Some((8, 0)), "there is none");
+        cluster.note_probed(probed(7, Some((7, 3))));
+        assert_eq!(cluster.known(), Some((7, 3)));
+        assert_eq!(cluster.admit(8, None), Err(Mismatch::OtherCluster(7)));
+        assert_eq!(cluster.admit(7, Some(2)), Err(Mismatch::OlderTimeline(3)));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub use global_limits::{
     CancelKeyPrefix, ConnectionCounts, Counted, ExternalClients, FleetCounts, PermitCounter, PoolRegistry,
     ProcessCounts, SharedPool,
 };
-pub use known_cluster::{KnownCluster, Mismatch, ProbedPrimary};
+pub use known_cluster::{KnownCluster, Mismatch, ProbedCluster, ProbedPrimary};
 pub use lane::Waiter;
 pub use listeners::ListenerUnit;
 pub use logins::OpenFor;

@@ -37,6 +37,8 @@ pub(crate) enum CloseReason<'a> {
     HostMoved,
     /// There is a primary on a newer timeline.
     LeftBehind,
+    /// Most of the entry's hosts are of another cluster than the one that was used first.
+    OtherCluster,
     /// A standby was promoted, and the entry's connections go to standbys.
     Promoted,
     /// DETACH.
@@ -95,6 +97,13 @@ pub(crate) enum CloseReason<'a> {
     Message(&'a str),
 }
 
+impl CloseReason<'_> {
+    /// What is written there is lost: no client may keep such a server for its session.
+    pub(crate) fn loses_writes(self) -> bool {
+        matches!(self, CloseReason::LeftBehind | CloseReason::OtherCluster)
+    }
+}
+
 impl fmt::Display for CloseReason<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -114,6 +123,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::ModeChanged => "pool mode changed",
             CloseReason::HostMoved => "obsolete connection",
             CloseReason::LeftBehind => "there is a primary on a newer timeline",
+            CloseReason::OtherCluster => "most hosts of the entry are of another cluster",
             CloseReason::Promoted => "server is not in hot standby mode any more",
             CloseReason::Detached => "host was detached",
             CloseReason::SentFatal => "server sent FATAL",

@@ -15,9 +15,7 @@ impl CloseWhenFree {
             // Its client has got that error.
             Some(CloseReason::SentFatal) => true,
             // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind.
-            Some(CloseReason::ClusterForgotten) => {
-                !matches!(reason, CloseReason::SentFatal | CloseReason::LeftBehind)
-            }
+            Some(CloseReason::ClusterForgotten) => reason != CloseReason::SentFatal && !reason.loses_writes(),
             _ => false,
         };
         if !stays {

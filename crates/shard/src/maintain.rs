@@ -232,11 +232,10 @@ impl ShardState {
                     .close_when_free
                     .reason()
                     .filter(|_| session && self.core.config.global.server_fast_close);
-                // What is written there is lost: no client may keep it for its session.
                 let left_behind = server
                     .close_when_free
                     .reason()
-                    .filter(|reason| *reason == CloseReason::LeftBehind && !server.protocol.in_block());
+                    .filter(|reason| reason.loses_writes() && !server.protocol.in_block());
                 let renewed = renewed.or(left_behind);
                 let reason = if let (Some(reason), true) = (renewed, server.protocol.is_quiet()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pool::{FairTurn, OpenFor};
 use session::replication::Kind;
-use session::{ServerInfo, ServerLogin, ServerProtocol};
+use session::{ServerIdentity, ServerInfo, ServerLogin, ServerProtocol};
 use settings::PoolMode;
 use tls::NegotiatedTls;
 
@@ -113,8 +113,8 @@ pub(crate) struct Server {
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
     pub(crate) key: Option<(u32, Vec<u8>)>,
-    /// The timeline that it was on as a primary at its login, where that was asked (`target_session_attrs`).
-    pub(crate) timeline: Option<u32>,
+    /// What it was at its login, where that was asked and answered (`target_session_attrs`).
+    pub(crate) identity: Option<ServerIdentity>,
     /// What its client has asked for, where that may be repeated elsewhere.
     pub(crate) attempt: Attempt,
     /// It is being closed, and its pool counts it so.
@@ -160,6 +160,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// That which it was on as a primary at its login, as far as that is known.
+    #[inline]
+    pub(crate) fn timeline(&self) -> Option<u32> {
+        self.identity.and_then(|identity| identity.timeline)
+    }
+
     /// The client it is linked to, ready or not.
     pub(crate) fn client(&self) -> Option<ConnId> {
         match self.phase {

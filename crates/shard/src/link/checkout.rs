@@ -93,7 +93,7 @@ fn link_or_prepare(
     }
     let now_us = core.now.mono_us;
     let (client, server) = core.conns.linked(client_conn, server_conn)?;
-    if let Some(timeline) = server.timeline
+    if let Some(timeline) = server.timeline()
         && matches!(client.phase, client::Phase::Idle)
         && core.local_pools.get(server.pool).is_some_and(|pool| pool.has_newer_primary(timeline))
     {

@@ -15,26 +15,27 @@ use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::server::{Phase, Server};
 
-/// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones.
+/// A primary was seen on a newer timeline: connections to the older one end as they become free, which is now for idle ones. So do those to standbys of another
+/// cluster that were used before more was known.
 pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
-    let newest = core.local_pools.get_mut(pool_id).and_then(LocalPool::take_newer_timeline);
-    let Some(newest) = newest else { return };
+    if !core.local_pools.get_mut(pool_id).is_some_and(LocalPool::take_news_of_cluster) {
+        return;
+    }
     let Some(entry) = core.local_pools.get(pool_id).map(|local_pool| Arc::clone(local_pool.pool.database()))
     else {
         return;
     };
     // What one pool of the entry has seen holds for the others, too.
-    let is_of_entry = |server: &Server| {
-        core.local_pools
-            .get(server.pool)
-            .is_some_and(|local_pool| Arc::ptr_eq(local_pool.pool.database(), &entry))
+    let reason = |core: &Core, server: &Server| {
+        let of_entry =
+            core.local_pools.get(server.pool).filter(|of| Arc::ptr_eq(of.pool.database(), &entry))?;
+        of_entry.reason_to_leave(server.identity?)
     };
-    let is_left =
-        |server: &Server| server.timeline.is_some_and(|timeline| timeline < newest) && is_of_entry(server);
-    let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if is_left(server)));
+    let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if reason(core, server).is_some()));
     for conn in left {
-        if let Some(server) = core.server(conn) {
-            server.close_when_free.set(CloseReason::LeftBehind);
+        let reason = core.conns.find_server(conn).and_then(|server| reason(core, server));
+        if let (Some(server), Some(reason)) = (core.server(conn), reason) {
+            server.close_when_free.set(reason);
             if server.dedicated.is_none() {
                 server.protocol.end_requests();
             }
@@ -49,7 +50,7 @@ pub(crate) fn end_requests_if_old(server: &mut Server, local_pools: &LocalPools)
     let is_old = |timeline: u32| {
         local_pools.get(server.pool).is_some_and(|local_pool| local_pool.has_newer_primary(timeline))
     };
-    if server.dedicated.is_none() && server.timeline.is_some_and(is_old) {
+    if server.dedicated.is_none() && server.timeline().is_some_and(is_old) {
         server.close_when_free.set(CloseReason::LeftBehind);
         server.protocol.end_requests();
     }
@@ -83,13 +84,13 @@ pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, n
         routing::answered(core, client_conn, server_conn, true);
     }
     checkout::release(core, server_conn);
-    let is_kept = core.conns.find_server(server_conn).is_some_and(|server| {
+    let kept = core.conns.find_server(server_conn).filter(|server| {
         matches!(server.phase, Phase::Linked(linked) if linked == client_conn) && !server.unsent
     });
-    if is_kept {
-        server_end::close_server(core, server_conn, CloseReason::LeftBehind);
-        let text = CloseReason::LeftBehind.to_string();
-        return client_end::fail_client(core, client_conn, sqlstate::ADMIN_SHUTDOWN, &text);
+    if let Some(server) = kept {
+        let reason = server.close_when_free.reason().unwrap_or(CloseReason::LeftBehind);
+        server_end::close_server(core, server_conn, reason);
+        return client_end::fail_client(core, client_conn, sqlstate::ADMIN_SHUTDOWN, &reason.to_string());
     }
     if core.exporting.is_some() {
         core.try_export(client_conn);

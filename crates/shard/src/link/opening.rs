@@ -151,7 +151,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         internal_error: None,
         attempt: Attempt::default(),
         key: None,
-        timeline: None,
+        identity: None,
         unsent: false,
         leaves: false,
         was_asked: false,

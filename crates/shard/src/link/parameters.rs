@@ -152,7 +152,7 @@ pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
     let is_primary =
         in_hot_standby.is_some_and(|position| server.protocol.parameters.text(position) == Some("off"));
     // One that was a primary at its login is there for another reason (`read-only`).
-    let was_standby = server.timeline.is_none();
+    let was_standby = server.timeline().is_none();
     // One for reads is known by what it says of its position: clients have been told what the primary reports.
     let is_for_reads = local_pool.serves.standby().is_some();
     if is_primary

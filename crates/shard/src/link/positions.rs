@@ -119,7 +119,7 @@ pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
 pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, sample: u64, error: Option<&[u8]>) {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(server_conn) else { return };
-    let (pool_id, timeline) = (server.pool, server.timeline);
+    let (pool_id, timeline) = (server.pool, server.timeline());
     let rows = server.protocol.take_internal_result().into_rows();
     let position = ServerPosition::read(&rows).filter(|_| error.is_none());
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return };

@@ -138,7 +138,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let (now_us, global) = (core.now.mono_us, &core.config.global);
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let begins = begins_request(&server.protocol);
-    if server.timeline.is_some() {
+    if server.timeline().is_some() {
         left_behind::end_requests_if_old(server, &core.local_pools);
     }
     if client.deferred_begin.is_some() {

@@ -67,10 +67,10 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
 #[inline]
 fn follow_timeline(core: &mut Core, primary: PoolId) -> bool {
     let Some((local_pool, cluster, _)) = core.local_pools.with_standbys(primary) else { return false };
-    if let Some((_, newest)) = local_pool.pool.database().cluster.known()
-        && (newest > cluster.timeline() || local_pool.has_not_seen(newest))
+    if let Some(known) = local_pool.pool.database().cluster.known()
+        && (known.1 > cluster.timeline() || local_pool.has_not_seen(known))
     {
-        cluster.note_timeline(newest);
+        cluster.note_timeline(known.1);
         left_behind::leave_old_primary(core, primary);
     }
     true

@@ -207,7 +207,7 @@ pub(crate) fn reason_to_close_in(
         return Some(reason);
     }
     // Another thread may have found the next primary just now.
-    if server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {
+    if server.timeline().is_some_and(|timeline| local_pool.has_newer_primary(timeline)) {
         return Some(CloseReason::LeftBehind);
     }
     // What a client that is gone has left in its session is no other client's.

@@ -30,7 +30,7 @@ pub(crate) fn close_servers(core: &mut Core, standby: PoolId, reason: CloseReaso
 pub(crate) fn note_login(core: &mut Core, conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server(conn) else { return };
-    let (pool_id, timeline) = (server.pool, server.timeline);
+    let (pool_id, timeline) = (server.pool, server.timeline());
     let place = place_of(core, server);
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return };
     match (&local_pool.serves, place) {

@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pool::{Mismatch, OpenFor};
-use session::ServerInfo;
+use session::{ServerIdentity, ServerInfo};
 use settings::{Global, LoadBalance, SslMode, TargetSessionAttrs};
 use wire::sqlstate;
 
 use crate::Target;
+use crate::close_reason::CloseReason;
 use crate::local_pools::local_pool::LocalPool;
 
 /// PostgreSQL's default directory of unix sockets.
@@ -32,6 +33,9 @@ const CONNECT_US: u64 = 2_000_000;
 /// For so long a pool that prefers standbys and has found none takes any server (`target_session_attrs`).
 const SETTLES_US: u64 = 15_000_000;
 
+/// Classes of errors that say nothing of the server: insufficient resources, operator intervention (also `statement_timeout`), and what the system could not do.
+const PASSING: [&[u8]; 3] = [b"53", b"57", b"58"];
+
 /// What a primary is refused with where a standby is wanted, in libpq's words.
 pub(crate) const NOT_STANDBY: &str = "server is not in hot standby mode";
 
@@ -48,7 +52,8 @@ pub(crate) struct NextHost {
     none_since_us: Option<u64>,
     /// The last one has refused the login, or Weir its credentials.
     was_refused: bool,
-    /// The newest timeline for which connections to older ones were ended.
+    /// The cluster, and the newest timeline, for which connections to others were ended.
+    system: u64,
     timeline: u32,
     /// So long Patroni's word of another leader is news.
     leader_is_news_until_us: u64,
@@ -177,13 +182,14 @@ impl LocalPool {
         })
     }
 
-    /// It has not said which cluster it belongs to: where that is known of others, it may be a mismatch, unless nobody may ask it.
+    /// It has not said which cluster it belongs to: where that is known of others, or the next try may tell, it may be a mismatch, unless nobody may ask it.
     fn refuses_unknown(&self, info: &ServerInfo) -> Option<String> {
         let error = info.identity_error.as_deref().map(wire::error::parse);
-        let code = error.as_ref().and_then(|error| error.code());
+        let code = error.as_ref().and_then(|error| error.code()).unwrap_or_default();
         let cannot_say = [sqlstate::INSUFFICIENT_PRIVILEGE, sqlstate::UNDEFINED_FUNCTION];
-        let may_be = self.pool.database().cluster.known().is_none()
-            || code.is_some_and(|code| cannot_say.iter().any(|known| known.as_bytes() == code));
+        let may_be = cannot_say.iter().any(|known| known.as_bytes() == code)
+            || (self.pool.database().cluster.known().is_none()
+                && !PASSING.iter().any(|class| code.starts_with(class)));
         (!may_be).then(|| "it has not answered which cluster it belongs to".to_owned())
     }
 
@@ -278,7 +284,7 @@ impl LocalPool {
     /// The servers may be those of another cluster from here on.
     pub(crate) fn forget_cluster(&mut self) {
         self.pool.database().cluster.forget();
-        self.next_host.timeline = 0;
+        (self.next_host.system, self.next_host.timeline) = (0, 0);
     }
 
     /// A primary was seen on a newer timeline than this.
@@ -286,16 +292,27 @@ impl LocalPool {
         self.pool.database().cluster.known().is_some_and(|(_, newest)| newest > timeline)
     }
 
-    /// [`LocalPool::take_newer_timeline`] has not returned this timeline, or a newer one.
-    #[inline]
-    pub(crate) fn has_not_seen(&self, timeline: u32) -> bool {
-        self.next_host.timeline < timeline
+    /// Why a server that was this at its login is none of the entry's any more.
+    pub(crate) fn reason_to_leave(&self, identity: ServerIdentity) -> Option<CloseReason<'static>> {
+        let (system, newest) = self.pool.database().cluster.known()?;
+        if identity.system != system {
+            return Some(CloseReason::OtherCluster);
+        }
+        identity.timeline.is_some_and(|timeline| timeline < newest).then_some(CloseReason::LeftBehind)
     }
 
-    /// The newest timeline of a primary that was seen, the first time that it is asked for.
-    pub(crate) fn take_newer_timeline(&mut self) -> Option<u32> {
-        let (_, newest) = self.pool.database().cluster.known().filter(|_| self.seeks_role())?;
-        (std::mem::replace(&mut self.next_host.timeline, newest) < newest).then_some(newest)
+    /// [`LocalPool::take_news_of_cluster`] has not been true since this was known of the cluster.
+    #[inline]
+    pub(crate) fn has_not_seen(&self, (system, timeline): (u64, u32)) -> bool {
+        self.next_host.timeline < timeline || self.next_host.system != system
+    }
+
+    /// A primary was seen on a newer timeline, or another cluster is the entry's: true the first time.
+    pub(crate) fn take_news_of_cluster(&mut self) -> bool {
+        let known = self.pool.database().cluster.known().filter(|_| self.seeks_role());
+        let Some((system, newest)) = known.filter(|known| self.has_not_seen(*known)) else { return false };
+        (self.next_host.system, self.next_host.timeline) = (system, newest);
+        true
     }
 
     /// The server is in recovery no longer: its connections are none for this entry any more.

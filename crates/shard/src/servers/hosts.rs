@@ -54,7 +54,7 @@ pub(crate) fn note_known_primary(core: &mut Core, pool_id: PoolId) {
     let servers =
         core.servers_of(pool_id).into_iter().filter_map(|conn| Some((conn, core.conns.server(conn)?)));
     let usable = servers.filter(|(_, server)| server.is_pooled() && !server.close_when_free.is_set());
-    let newest = usable.max_by_key(|(_, server)| server.timeline).map(|(conn, _)| conn);
+    let newest = usable.max_by_key(|(_, server)| server.timeline()).map(|(conn, _)| conn);
     if let Some(conn) = newest {
         standbys::note_login(core, conn);
     }

@@ -108,17 +108,17 @@ fn server_ready(core: &mut Core, conn: ConnId, mut info: ServerInfo, behind: &[u
         return;
     }
     let Some(server) = core.conns.server_mut(conn) else { return };
-    server.timeline = info.identity.and_then(|identity| identity.timeline);
+    server.identity = info.identity;
     let Some(local_pool) = core.local_pools.get_mut(server.pool) else { return };
     // Another login may have found a newer primary while this one ran `connect_query`, or RECONNECT may have come.
-    let is_left_behind = server.timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
-    if is_left_behind {
-        server.close_when_free.set(CloseReason::LeftBehind);
+    let left = server.identity.and_then(|identity| local_pool.reason_to_leave(identity));
+    if let Some(reason) = left {
+        server.close_when_free.set(reason);
     }
     if server.dedicated.is_some() {
         return dedicated::dedicated_ready(core, conn, &info, behind);
     }
-    let says_of_entry = !is_left_behind && !server.close_when_free.is_obsolete();
+    let says_of_entry = left.is_none() && !server.close_when_free.is_obsolete();
     let unknown = Parameters::unknown(&core.tracked);
     let default_params = info.tracked(&core.tracked, unknown);
     let pool_id = server.pool;

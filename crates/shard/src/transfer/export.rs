@@ -299,7 +299,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     }
     out.number(field::KEEPS_SEQUENCES, local_pool.keeps_sequences.into());
     out.number(field::CALLS_SEQUENCES, server.protocol.has_settled_sequences().into());
-    if let Some(timeline) = server.timeline {
+    if let Some(timeline) = server.timeline() {
         out.number(field::TIMELINE, timeline.into());
     }
     if let Some(place) = local_pool.place_of(&server.target, &core.config.global) {

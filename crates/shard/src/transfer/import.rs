@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use messages::Role;
-use session::{Catalog, Listening, Parameters, ServerInfo, ServerProtocol, SessionSettings};
+use session::{Catalog, Listening, Parameters, ServerIdentity, ServerInfo, ServerProtocol, SessionSettings};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -373,8 +373,9 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         import_cluster(local_pool, fields);
     }
     let timeline = fields.small(field::TIMELINE);
-    let is_left_behind = is_same && timeline.is_some_and(|timeline| local_pool.has_newer_primary(timeline));
-    if is_left_behind {
+    let identity = fields.number(field::SYSTEM).map(|system| ServerIdentity { system, timeline });
+    let left = identity.filter(|_| is_same).and_then(|identity| local_pool.reason_to_leave(identity));
+    if left.is_some() {
         protocol.end_requests(); // No client keeps it for its session.
     }
     let time = |number: u16| fields.number(number).unwrap_or(core.now.mono_us);
@@ -389,7 +390,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         info: None,
         internal_error: None,
         attempt: Attempt::default(),
-        timeline,
+        identity,
         key: key_of(fields),
         unsent: false,
         leaves: false,
@@ -403,12 +404,12 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         turn: None,
         names_as_they_are: false,
         has_ended_client: false,
-        close_when_free: match must_close {
-            _ if is_left_behind => CloseReason::LeftBehind.into(),
-            true => CloseReason::ConfigurationChanged.into(),
+        close_when_free: match (left, must_close) {
+            (Some(reason), _) => reason.into(),
+            (None, true) => CloseReason::ConfigurationChanged.into(),
             // Greetings are made from a server's login, and this server logged in to the other process.
-            false if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
-            false => CloseWhenFree::default(),
+            (None, false) if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
+            (None, false) => CloseWhenFree::default(),
         },
         since_us: time(field::SINCE),
         since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us),

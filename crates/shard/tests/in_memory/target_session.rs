@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::world::takeover::{Places, bring, import_all};
 use crate::world::{OneShard, World, message};
 use messages::Command;
-use pool::PoolRegistry;
+use pool::{PoolRegistry, ProbedCluster};
 use settings::{Config, Member, Members};
 use shard::{ConnId, ConnectFault, Event, Export, Target};
 use wire::backend::Status;
@@ -316,6 +316,35 @@ fn a_session_ends_with_its_next_request_once_another_thread_has_found_the_next_p
     }
 }
 
+/// The majority of the hosts is of another cluster than the standby that was there first.
+#[test]
+fn a_standby_of_another_cluster_that_was_used_first_is_left_when_the_hosts_have_said_so() {
+    let registry = Arc::new(OneShard::among(2));
+    let entry =
+        "session_state = off\n[databases]\nd = host=a,b,c port=1 target_session_attrs=standby pool_size=2";
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let (stray, _) = opening(&mut world);
+    reports_as(&mut world, stray, &STANDBY, (8_000, None));
+    world.query(client, "begin");
+    world.answer(stray, Status::InTransaction);
+    let cluster = &registry.database("d").cluster;
+    cluster.note_probed(ProbedCluster { majority: CLUSTER, primary: None });
+    world.pass(400);
+    assert!(!world.tags(stray).contains('X'), "its transaction goes on");
+    world.query(client, "commit");
+    world.answer(stray, Status::Idle);
+    assert!(world.tags(stray).contains('X'));
+    world.query(client, "select 1");
+    let (again, _) = opening(&mut world);
+    reports_as(&mut world, again, &STANDBY, (8_000, None));
+    assert!(world.tags(again).contains('X'), "it is none of the entry's");
+    world.event(Event::HungUp { conn: again });
+    let (one, _) = opening(&mut world);
+    reports(&mut world, one, &STANDBY);
+    assert!(world.text(one).contains("select 1"));
+}
+
 /// Another user's pool of the same entry connects to the next primary.
 fn another_pool_finds_the_next(world: &mut World) -> ConnId {
     let other = world.accept();
@@ -464,6 +493,23 @@ fn who_may_not_ask_for_the_identifier_uses_the_server() {
     world.receive(conn, &refused);
     assert!(world.tags(client).contains('Z'));
     assert!(world.log.iter().any(|line| line.contains("permission denied for function pg_control_system")));
+}
+
+/// Before anything is known of the cluster: another server might answer, and be of another one.
+#[test]
+fn a_server_that_may_say_its_identifier_at_the_next_try_is_not_used_before() {
+    for (code, is_used) in [("57014", false), ("53200", false), ("0A000", true)] {
+        let (mut world, client) = waiting("host=a port=1 target_session_attrs=primary");
+        let (conn, _) = opening(&mut world);
+        greets(&mut world, conn, &PRIMARY);
+        let refused = message(|out| {
+            encode::error(out, "ERROR", code, "not now");
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(conn, &refused);
+        assert_eq!(world.tags(client).contains('Z'), is_used, "{code}");
+        assert_eq!(world.tags(conn).contains('X'), !is_used, "{code}");
+    }
 }
 
 #[test]
