@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
-use settings::Config;
+use settings::Global;
 use wire::frame::Frames;
 use wire::tag::backend as tag;
 use wire::{backend, encode};
@@ -46,17 +46,17 @@ pub(crate) struct Console {
 
 impl Console {
     /// Connects to the process that this configuration is of; its log calls the connection `application_name`.
-    pub(crate) fn connect(config: &Config, application_name: &str) -> Result<Console, String> {
-        Console::connect_within(config, application_name, PATIENCE)
+    pub(crate) fn connect(global: &Global, application_name: &str) -> Result<Console, String> {
+        Console::connect_within(global, application_name, PATIENCE)
     }
 
     /// The same, where answers may take no longer than this.
     pub(crate) fn connect_within(
-        config: &Config,
+        global: &Global,
         application_name: &str,
         patience: Duration,
     ) -> Result<Console, String> {
-        let Some(path) = driver::unix_path(&config.global) else {
+        let Some(path) = driver::unix_path(global) else {
             return Err("the console is reached by the unix socket, and unix_socket_dir is empty".to_owned());
         };
         let stream = connect(&path).map_err(|why| why.to_string());
@@ -66,8 +66,8 @@ impl Console {
     }
 
     /// Whether a process listens there.
-    pub(crate) fn is_there(config: &Config) -> bool {
-        driver::unix_path(&config.global).is_some_and(|path| connect(&path).is_ok())
+    pub(crate) fn is_there(global: &Global) -> bool {
+        driver::unix_path(global).is_some_and(|path| connect(&path).is_ok())
     }
 
     /// The rows of a statement.

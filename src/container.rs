@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ::container::{Made, Variables};
 use programs::Status;
-use settings::Config;
+use settings::Global;
 
 use crate::cli::{ContainerTask, Options};
 use crate::console::{Awaited, Console};
@@ -83,21 +83,20 @@ fn from_environment() -> Result<Made, String> {
     ::container::convert(&Variables::new(given, &Disk)).map_err(|error| error.to_string())
 }
 
-/// The configuration that the process of this container was started with.
-fn config() -> Result<Config, String> {
+/// The settings that the process of this container was started with. A mounted file may have been edited since, and be wrong: the process knows nothing of that
+/// before its next RELOAD.
+fn settings() -> Result<Global, String> {
     let start = start(|_| ())?;
-    settings::load(&Disk, &start.file, &[]).map_err(|findings| {
-        findings.first().map_or_else(|| "no configuration".to_owned(), ToString::to_string)
-    })
+    Ok(settings::left_settings(&Disk, &start.file))
 }
 
 /// Ends the process without interrupting a transaction. Its clients may leave until `seconds` are over; from then on none gets a server any more.
 /// How long transactions in progress may take then is for the container's runtime to say, which ends what does not end.
 fn drain(delay: u32, seconds: u32) -> Result<(), String> {
-    let config = config()?;
+    let global = settings()?;
     std::thread::sleep(Duration::from_secs(delay.into()));
     let deadline = Instant::now() + Duration::from_secs(seconds.into());
-    let mut console = Console::connect(&config, "weir container --drain")?;
+    let mut console = Console::connect(&global, "weir container --drain")?;
     if console.shut_down("SHUTDOWN WAIT_FOR_CLIENTS")? == Awaited::Ended
         || console.until_end(Some(deadline))? == Awaited::Ended
     {
@@ -112,16 +111,16 @@ fn drain(delay: u32, seconds: u32) -> Result<(), String> {
 
 /// Whether the process answers on its console, as it does while it drains and shuts down; or, where no unix socket leads to that, as [`health`] asks.
 fn alive() -> Result<(), String> {
-    let config = config()?;
-    if driver::unix_path(&config.global).is_none() {
+    let global = settings()?;
+    if driver::unix_path(&global).is_none() {
         return health("/healthz");
     }
-    Console::connect_within(&config, "weir container --alive", PATIENCE)?.rows("SHOW VERSION").map(|_| ())
+    Console::connect_within(&global, "weir container --alive", PATIENCE)?.rows("SHOW VERSION").map(|_| ())
 }
 
 /// Whether the process answers: this path of the panel's port, or, where there is none without TLS, a connection to where clients come.
 fn health(path: &str) -> Result<(), String> {
-    let global = config()?.global;
+    let global = settings()?;
     let is_http = global.http_port != 0 && global.http_tls_cert_file.is_none();
     let address = match is_http {
         true => SocketAddr::new(own_address(&global.http_addr), global.http_port),

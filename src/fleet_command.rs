@@ -81,7 +81,7 @@ pub(crate) fn run(task: &FleetTask, paint: Paint) -> Status {
 }
 
 fn connect(at: &ConfigOption) -> Result<Console, String> {
-    Console::connect(&at.load()?, APPLICATION_NAME)
+    Console::connect(&at.load()?.global, APPLICATION_NAME)
 }
 
 /// The console takes some names for words of its own.

@@ -140,7 +140,7 @@ fn path_of(config: &Config) -> Result<String, String> {
 }
 
 fn lines(at: &ConfigOption) -> Result<Vec<QuotaLine>, String> {
-    let mut console = Console::connect(&at.load()?, APPLICATION_NAME)?;
+    let mut console = Console::connect(&at.load()?.global, APPLICATION_NAME)?;
     console.rows("SHOW QUOTAS")?.iter().map(|row| QuotaLine::read(row)).collect()
 }
 
@@ -225,9 +225,9 @@ fn line(subject: &str, name: &str, resource: &str, [soft, hard]: [&str; 2], grac
 /// By the running process; in the file where none runs.
 fn set(at: &ConfigOption, line: &str) -> Result<Status, String> {
     let config = at.load()?;
-    match Console::connect(&config, APPLICATION_NAME) {
+    match Console::connect(&config.global, APPLICATION_NAME) {
         Ok(mut console) => _ = console.rows(&format!("SET QUOTA {line}"))?,
-        Err(_) if !Console::is_there(&config) => {
+        Err(_) if !Console::is_there(&config.global) => {
             quotas_file::change(&path_of(&config)?, line)?;
         }
         Err(why) => return Err(why),
@@ -241,8 +241,8 @@ fn edit(at: &ConfigOption) -> Result<Status, String> {
         edit::config_without_quotas(&at.config, &findings).ok_or_else(|| at.unusable(&findings))
     })?;
     let path = path_of(&config)?;
-    if edit::edit(&path)? && Console::is_there(&config) {
-        Console::connect(&config, APPLICATION_NAME)?.rows("RELOAD")?;
+    if edit::edit(&path)? && Console::is_there(&config.global) {
+        Console::connect(&config.global, APPLICATION_NAME)?.rows("RELOAD")?;
     }
     Ok(Status::Done)
 }

@@ -99,6 +99,11 @@ class Container:
         process.said = lambda: Path(output.name).read_text()
         return process
 
+    def add_to_mounted(self, line):
+        """The mounted file changes under the process, as a ConfigMap's does."""
+        edit = ["sh", "-c", 'echo "$1" >>/etc/pgbouncer/pgbouncer.ini', "edit", line]
+        host.run(["nsenter", "--target", str(self.process.pid), "--mount", "--", *edit], as_user=False)
+
     def log_text(self):
         return self.log_path.read_text(errors="replace")
 

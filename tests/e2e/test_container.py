@@ -29,7 +29,7 @@ def contained(pg, scratch, io_driver):
     for one in made:
         one.stop()
         assert "panicked" not in (one.log_text() if one.log_path.exists() else "")
-    host.eventually(lambda: pg.process.poll() is not None or pg.count() == 0)
+    pg.await_no_session()
 
 
 def edoburu(pg, **others):
@@ -105,6 +105,9 @@ def test_a_mounted_configuration_comes_before_the_environment(contained, pg, scr
     with one.connect() as client:
         assert client.execute("select current_user").fetchone() == ("alice",)
         assert one.exec("--health").returncode == 0, "without a panel it asks where clients come"
+    # The process was started before, and is as well as it was.
+    one.add_to_mounted("pool_mod = session")
+    assert [one.exec(question).returncode for question in ("--health", "--alive")] == [0, 0]
     done = one.exec("--drain", "20")
     assert (done.returncode, done.stderr, one.wait_end()) == (0, "", 0)
 

@@ -23,8 +23,15 @@ pub struct Made {
 
 /// Settings that the two images call otherwise, and that Kubernetes may give another meaning: it sets `PGBOUNCER_PORT=tcp://10.0.0.1:6432` where
 /// a Service has that name.
-const OTHER_NAMES: [(&str, &str); 2] =
-    [("listen_port", "PGBOUNCER_PORT"), ("listen_addr", "PGBOUNCER_BIND_ADDRESS")];
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("listen_port", "PGBOUNCER_PORT"),
+    ("listen_addr", "PGBOUNCER_LISTEN_ADDRESS"),
+    // Its name in older images.
+    ("listen_addr", "PGBOUNCER_BIND_ADDRESS"),
+    ("unix_socket_dir", "PGBOUNCER_SOCKET_DIR"),
+    ("unix_socket_mode", "PGBOUNCER_SOCKET_MODE"),
+    ("unix_socket_group", "PGBOUNCER_SOCKET_GROUP"),
+];
 
 /// No settings of a container, or none that a variable of this name means: every shell has USER.
 const NOT_TAKEN: [&str; 4] = ["conffile", "user", "pidfile", "auth_file"];
@@ -113,10 +120,8 @@ fn settings(variables: &Variables<'_>) -> Result<Vec<(&'static str, String)>, En
     for row in GLOBAL.iter().filter(|row| !NOT_TAKEN.contains(&row.info.name)) {
         let name = row.info.name;
         let upper = name.to_uppercase();
-        let other = OTHER_NAMES
-            .iter()
-            .find(|(setting, _)| *setting == name)
-            .map(|(_, variable)| (*variable).to_owned());
+        let other = OTHER_NAMES.iter().filter(|(setting, _)| *setting == name);
+        let other = other.map(|(_, variable)| (*variable).to_owned());
         let names = [format!("WEIR_{upper}"), format!("PGBOUNCER_{upper}"), upper].into_iter().chain(other);
         for variable in names {
             let Some(value) = variables.get(&variable)? else { continue };
@@ -151,11 +156,13 @@ fn defaults(servers: &Servers) -> Vec<(&'static str, String)> {
         // For the health check of the image, and for probes.
         ("http_port", "8432".to_owned()),
     ];
-    if servers.family == Family::Edoburu {
-        defaults.push(("admin_users", "postgres".to_owned()));
-        if let Some(user) = servers.servers.iter().find_map(|server| server.user.clone()) {
-            defaults.push(("auth_user", user));
+    let user = servers.servers.iter().find_map(|server| server.user.clone());
+    match servers.family {
+        Family::Edoburu => {
+            defaults.push(("admin_users", "postgres".to_owned()));
+            defaults.extend(user.map(|user| ("auth_user", user)));
         }
+        Family::Bitnami => defaults.extend(user.map(|user| ("admin_users", user))),
     }
     if let Some(mode) = servers.servers.iter().find_map(|server| server.sslmode.clone()) {
         defaults.push(("server_tls_sslmode", mode));

@@ -87,9 +87,36 @@ fn a_chart_for_bitnamis_image() {
 }
 
 #[test]
-fn bitnamis_server_has_a_name_unless_given() {
-    let made = made(&[("POSTGRESQL_PASSWORD", "pw"), ("POSTGRESQL_DATABASE", "shop")]);
-    assert!(has(&made, "shop = host='postgresql' dbname='shop'"), "{}", made.ini);
+fn bitnamis_server_and_database_have_names_unless_given() {
+    let shop = made(&[("POSTGRESQL_PASSWORD", "pw"), ("POSTGRESQL_DATABASE", "shop")]);
+    assert!(has(&shop, "postgres = host='postgresql' dbname='shop'"), "{}", shop.ini);
+    assert!(has(&shop, "admin_users = postgres"), "{}", shop.ini);
+    let any = made(&[
+        ("POSTGRESQL_USERNAME", "web"),
+        ("POSTGRESQL_DATABASE", "shop"),
+        ("PGBOUNCER_DATABASE", "*"),
+        ("PGBOUNCER_LISTEN_ADDRESS", "127.0.0.1"),
+        ("PGBOUNCER_SOCKET_DIR", "/sockets"),
+    ]);
+    for line in [
+        "* = host='postgresql'",
+        "listen_addr = 127.0.0.1",
+        "unix_socket_dir = /sockets",
+        "admin_users = web",
+    ] {
+        assert!(has(&any, line), "{line}: {}", any.ini);
+    }
+}
+
+#[test]
+fn whole_entries_come_from_files_too() {
+    let files = [("/run/secrets/dsn", "other = host=pg2 password=pw\n")];
+    let dsn = ("PGBOUNCER_DSN_0_FILE", "/run/secrets/dsn");
+    let made =
+        made_with(&files, &[dsn, ("PGBOUNCER_DSN_10", "b = host=x"), ("PGBOUNCER_DSN_9", "a = host=x")]);
+    let ini = made.expect("an environment").ini;
+    let entries: Vec<_> = ini.lines().skip(1).take(3).collect();
+    assert_eq!(entries, ["other = host=pg2 password=pw", "a = host=x", "b = host=x"]);
 }
 
 #[test]
@@ -120,6 +147,7 @@ fn every_client_may_be_one_user() {
     let made = made(&[
         ("POSTGRESQL_HOST", "pg"),
         ("POSTGRESQL_DATABASE", "it's"),
+        ("PGBOUNCER_DATABASE", "it's"),
         ("PGBOUNCER_SET_DATABASE_USER", "yes"),
     ]);
     assert!(has(&made, "\"it's\" = host='pg' dbname='it''s' user='postgres'"), "{}", made.ini);

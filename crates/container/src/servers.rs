@@ -14,6 +14,9 @@ pub(crate) enum Family {
 /// Where Bitnami's image looks for PostgreSQL by default: the name of its own PostgreSQL in its compose files.
 const BITNAMI_HOST: &str = "postgresql";
 
+/// What its clients call the database by default.
+const BITNAMI_DATABASE: &str = "postgres";
+
 /// All that is said of servers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Servers {
@@ -26,7 +29,7 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn read(variables: &Variables<'_>) -> Result<Servers, EnvironmentError> {
         let mut entries = Vec::new();
-        for name in variables.beginning_with("PGBOUNCER_DSN_") {
+        for name in variables.entries() {
             entries.extend(variables.get(&name)?);
         }
         let mut servers = of_uris(variables)?;
@@ -83,11 +86,14 @@ fn of_bitnami(variables: &Variables<'_>) -> Result<Option<Server>, EnvironmentEr
     let is_yes =
         |value: Option<String>| value.is_some_and(|text| matches!(text.as_str(), "yes" | "true" | "1"));
     let sets_password = is_yes(variables.get("PGBOUNCER_SET_DATABASE_PASSWORD")?);
+    let name = variables.get("PGBOUNCER_DATABASE")?.unwrap_or_else(|| BITNAMI_DATABASE.to_owned());
+    let database = variables.get("POSTGRESQL_DATABASE")?;
     Ok(Some(Server {
-        name: variables.get("PGBOUNCER_DATABASE")?,
         host: Some(host),
         port: variables.get("POSTGRESQL_PORT")?,
-        database: variables.get("POSTGRESQL_DATABASE")?,
+        // Any database is its own.
+        database: database.filter(|_| name != "*"),
+        name: Some(name),
         user: variables.get("POSTGRESQL_USERNAME")?.or_else(|| Some("postgres".to_owned())),
         password: variables.get("POSTGRESQL_PASSWORD")?,
         connect_query: variables.get("PGBOUNCER_CONNECT_QUERY")?,

@@ -23,6 +23,9 @@ const SECRETS: [&str; 12] = [
     "PGBOUNCER_USERLIST",
 ];
 
+/// The beginning of variables that hold whole entries, which may hold passwords.
+const ENTRY: &str = "PGBOUNCER_DSN_";
+
 /// Why a variable cannot be used. Values are not repeated: passwords are among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvironmentError {
@@ -62,7 +65,7 @@ impl<'a> Variables<'a> {
         if let Some(value) = self.given_text(name)? {
             return Ok(Some(value.to_owned()));
         }
-        if !SECRETS.contains(&name) {
+        if !SECRETS.contains(&name) && !name.starts_with(ENTRY) {
             return Ok(None);
         }
         let of_file = format!("{name}_FILE");
@@ -96,9 +99,16 @@ impl<'a> Variables<'a> {
         Ok(None)
     }
 
-    /// Names that begin with `prefix`, in order.
-    pub(crate) fn beginning_with(&self, prefix: &str) -> Vec<String> {
-        self.given.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
+    /// Variables that hold whole entries, or name a file that does, in the order of their numbers.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        let number = |name: &String| {
+            name.strip_prefix(ENTRY)
+                .map(|rest| rest.strip_suffix("_FILE").unwrap_or(rest))?
+                .parse::<u32>()
+                .ok()
+        };
+        let numbers: BTreeSet<u32> = self.given.keys().filter_map(number).collect();
+        numbers.into_iter().map(|number| format!("{ENTRY}{number}")).collect()
     }
 
     /// Variables of the two images and of Weir that nobody has asked for: misspelt, or not supported.

@@ -89,7 +89,7 @@ pub use queue_weights::QueueWeights;
 pub use quotas_file::{quotas_path, read_quotas};
 pub use raw_config::RawConfig;
 pub use replica_lag::ReplicaLag;
-pub use resolver::{load, read_rules, reload};
+pub use resolver::{left_settings, load, read_rules, reload};
 pub use show::{SetError, ShowRow, set, show, shown_value};
 pub use store_endpoint::{EndpointError, StoreEndpoint};
 pub use table::{Compat, Effect, Row, Scope, SettingInfo, TakesEffect};

@@ -38,6 +38,15 @@ pub fn reload(
     RawConfig::read(files, path).config(files, flags, Some(old))
 }
 
+/// The settings of a process that was started with this file before it was edited, as far as they are still there: what is wrong in it by now is left out.
+#[must_use]
+pub fn left_settings(files: &dyn Files, path: &str) -> Global {
+    let raw = RawConfig::read(files, path);
+    let mut resolver = Resolver { config: Config::default(), findings: Vec::new() };
+    raw.assignments.iter().for_each(|assignment| resolver.apply(assignment));
+    resolver.config.global
+}
+
 impl RawConfig {
     /// Resolves the settings: [`load`], or [`reload`] if there is an `old`.
     ///

@@ -351,6 +351,21 @@ fn import_session(protocol: &mut ServerProtocol, is_followed: bool, fields: &Fie
     }
 }
 
+/// Whether the server is to be closed when it is free: because it is none of the entry's any more, or is something else than the entry says.
+fn close_when_free(
+    left: Option<CloseReason<'static>>,
+    must_close: bool,
+    local_pool: &LocalPool,
+) -> CloseWhenFree {
+    match (left, must_close) {
+        (Some(reason), _) => reason.into(),
+        (None, true) => CloseReason::ConfigurationChanged.into(),
+        // Greetings are made from a server's login, and this server logged in to the other process.
+        (None, false) if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
+        (None, false) => CloseWhenFree::default(),
+    }
+}
+
 fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
     let status = Server::status_of(fields.number(field::STATUS)?);
     let doubtful = fields.number(field::DOUBTFUL) != Some(0);
@@ -404,13 +419,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         turn: None,
         names_as_they_are: false,
         has_ended_client: false,
-        close_when_free: match (left, must_close) {
-            (Some(reason), _) => reason.into(),
-            (None, true) => CloseReason::ConfigurationChanged.into(),
-            // Greetings are made from a server's login, and this server logged in to the other process.
-            (None, false) if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
-            (None, false) => CloseWhenFree::default(),
-        },
+        close_when_free: close_when_free(left, must_close, local_pool),
         since_us: time(field::SINCE),
         since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us),
         request_us: time(field::REQUEST),
