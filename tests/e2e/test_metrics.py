@@ -110,17 +110,18 @@ def test_everybody_may_scrape_if_the_settings_say_so(weir):
 def test_errors_and_queries_by_the_api(weir):
     pooler, web = panel.start(weir, track_queries=1)
     with wire.Raw(pooler.port).login() as client:
-        client.ask(wire.query("select 1/0"))
+        # The first query waits for what Weir asks of a new server, too.
         for _ in range(3):
-            client.simple("select pg_sleep(0.05)")
+            client.simple("select pg_sleep(1)")
+        client.ask(wire.query("select 1/0"))
     found = host.eventually(
         lambda: (answer := web.get("/api/v1/queries")) and sum(row["calls"] for row in answer["queries"]) == 4 and answer
     )
     assert found["tracking"] is True
     assert [row["text"] for row in found["queries"]] == ["select pg_sleep(?)", "select ? / ?"]
     first = found["queries"][0]
-    assert first["calls"] == 3 and first["total_seconds"] >= 0.15 and first["database"] == "app"
-    assert abs(first["mean_seconds"] - first["total_seconds"] / 3) < 1e-5 and first["p95_seconds"] >= 0.04
+    assert first["calls"] == 3 and first["total_seconds"] >= 3 and first["database"] == "app"
+    assert abs(first["mean_seconds"] - first["total_seconds"] / 3) < 1e-5 and first["p95_seconds"] >= 0.9
     assert [row["calls"] for row in web.get("/api/v1/queries?sort=calls&limit=1")["queries"]] == [3]
     assert web.get("/api/v1/queries?database=nothing")["queries"] == []
     panel.is_refused(web.ask("GET", "/api/v1/queries?sort=colour"), 422, "unprocessable_entity")

@@ -32,8 +32,9 @@ def explain(web, fingerprint, **options):
 def test_a_query_has_a_page(weir):
     pooler, web = started(weir)
     client = pooler.connect()
+    # Longer than what a busy machine adds to the other query.
     for _ in range(3):
-        client.execute("select pg_sleep(0.02)")
+        client.execute("select pg_sleep(1)")
     client.execute("select 1")
     query = wait_listed(web, "select pg_sleep(?)", "select ?")["select pg_sleep(?)"]
     page = web.get(f"/api/v1/queries/{query['fingerprint']}?database=app")
@@ -42,7 +43,7 @@ def test_a_query_has_a_page(weir):
     assert page["mean_seconds"] <= page["max_seconds"] and page["p95_seconds"] <= page["max_seconds"]
     # The first sample only says what was counted before; then each interval has its own numbers.
     host.eventually(lambda: client.execute("select pg_sleep(0.02)") and any(history(web, query, "calls_rate")), timeout=40)
-    assert all(0.02 <= us / 1e6 <= 5 for us in history(web, query, "p95_us") if us is not None)
+    assert all(0.02 <= us / 1e6 <= 10 for us in history(web, query, "p95_us") if us is not None)
     panel.is_refused(web.ask("GET", "/api/v1/queries/0123456789abcdef?database=app"), 404, "not_found")
     panel.is_refused(web.ask("GET", "/api/v1/queries/0123456789abcdef"), 400, "bad_request", "database")
 

@@ -73,11 +73,11 @@ def test_a_new_connection_and_a_client_in_its_transaction_have_rows_of_their_own
         pooler.console("RECONNECT app")
         host.eventually(lambda: pooler.pool()["sv_idle"] == 0)
         client.execute("select 1")
-        time.sleep(0.4)
+        time.sleep(4)
         client.execute("select 2")
     found = waits(pooler)
     assert found["connect"][0] == 1 and found["connect"][1] >= 300_000
-    assert found["client"][1] >= 400_000 > found["server"][1]
+    assert found["client"][1] >= 4_000_000 > found["server"][1]
     assert found["reader"][1] < 100_000
 
 
@@ -86,7 +86,7 @@ def test_a_client_that_does_not_read_is_not_the_servers_fault(weir):
     with wire.Raw(pooler.port) as raw:
         raw.login()
         raw.send(wire.query("select repeat('x', 1000) from generate_series(1, 40000)"))
-        time.sleep(5)
+        time.sleep(9)
         assert waits(pooler)["reader"][1] < 400_000, "the last of them has not ended"
         raw.read_until("Z")
     count, us = waits(pooler)["reader"]
