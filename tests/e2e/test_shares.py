@@ -49,8 +49,9 @@ def test_pools_with_demand_get_equal_parts(shared):
 
 def test_without_sharing_who_came_first_keeps_all(shared):
     """What the other test shows is the sharing's doing."""
-    pooler = shared("none", query_wait_timeout=4)
-    with Crowd(pooler, {"alice": 40}) as first:
+    pooler = shared("none", query_wait_timeout=8)
+    # Each of alice's waits some 3 s, so that there is always one: a server with no client to go to would be evicted for bob.
+    with Crowd(pooler, {"alice": 40}, "select pg_sleep(0.8)") as first:
         host.eventually(lambda: servers(pooler).get("alice") == 8, timeout=60)
         with Crowd(pooler, {"bob": 5}) as second:
             host.eventually(lambda: second.errors, timeout=60)
