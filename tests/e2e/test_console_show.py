@@ -119,7 +119,7 @@ def test_who_asks_is_counted_in_the_consoles_pool(weir):
 
 
 def test_clients_and_servers(weir, pg):
-    pooler = weir()
+    pooler = weir(default_pool_size=1)  # A client that waits for long may be given a second server.
     client = pooler.connect(application_name="the app")
     client.execute("begin")
     pid = client.execute("select pg_backend_pid()").fetchone()[0]
@@ -354,7 +354,7 @@ def test_sockets_are_clients_and_servers(weir):
 
 @pytest.mark.weir_only  # PgBouncer also sends the descriptors themselves, and blocks
 def test_descriptors(weir):
-    pooler = weir()
+    pooler = weir(default_pool_size=1)
     client = pooler.connect(client_encoding="LATIN1")
     client.execute("begin")
     rows = pooler.console("SHOW FDS")
