@@ -51,7 +51,7 @@ def test_the_unit_leaves_the_process_what_it_needs_and_no_more(installed):
     for wanted in (
         "User=weir", "UMask=0077", "LimitCORE=0", "NoNewPrivileges=yes", "CapabilityBoundingSet=", "AmbientCapabilities=",
         "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "ProtectKernelTunables=yes", "ProtectControlGroups=yes",
-        "PrivateTmp=yes", "PrivateDevices=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "RestrictNamespaces=yes",
+        "PrivateTmp=yes", "PrivateDevices=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK", "RestrictNamespaces=yes",
         "RestrictSUIDSGID=yes", "LockPersonality=yes", "MemoryDenyWriteExecute=yes", "SystemCallFilter=@system-service",
     ):
         assert wanted in lines, wanted

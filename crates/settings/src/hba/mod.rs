@@ -86,6 +86,7 @@ pub(crate) enum RuleError {
     Unsupported(String),
     NamesFile(String, String),
     NoAddress,
+    NoOwnAddress,
     Address(String),
     Prefix,
     NoMask,
@@ -106,6 +107,7 @@ impl fmt::Display for RuleError {
             RuleError::Unsupported(word) => write!(out, "{word} is not supported without auth_user"),
             RuleError::NamesFile(path, why) => write!(out, "could not read names from \"{path}\": {why}"),
             RuleError::NoAddress => out.write_str("did not find address"),
+            RuleError::NoOwnAddress => out.write_str("no address of this machine is known"),
             RuleError::Address(text) => write!(out, "failed to parse address - {text}"),
             RuleError::Prefix => out.write_str("invalid mask"),
             RuleError::NoMask => out.write_str("did not find mask"),
@@ -217,10 +219,10 @@ impl Parser<'_> {
         match text {
             "all" => return Ok(Addresses::All),
             "samehost" => {
-                let own = self.names.files.networks().into_iter();
+                let own = self.own_networks()?.into_iter();
                 return Ok(Addresses::Networks(own.map(|network| Network::host(network.address)).collect()));
             }
-            "samenet" => return Ok(Addresses::Networks(self.names.files.networks())),
+            "samenet" => return Ok(Addresses::Networks(self.own_networks()?)),
             _ => {}
         }
         let network = Network::parse(text, || match tokens.take() {
@@ -234,6 +236,11 @@ impl Parser<'_> {
             return Ok(Addresses::Networks(Vec::new()));
         }
         Ok(Addresses::Networks(vec![network]))
+    }
+
+    /// The networks of this machine. Without any, the rule would match no client, without a sign of it.
+    fn own_networks(&self) -> Result<Vec<Network>, RuleError> {
+        Some(self.names.files.networks()).filter(|own| !own.is_empty()).ok_or(RuleError::NoOwnAddress)
     }
 
     /// `map=name`, where the name may be quoted.

@@ -155,6 +155,13 @@ fn the_machines_own_addresses_are_asked_for() {
 }
 
 #[test]
+fn a_rule_by_the_machines_own_addresses_is_reported_where_they_are_unknown() {
+    for word in ["samehost", "samenet"] {
+        assert_eq!(why(&format!("host all all {word} trust")), "no address of this machine is known");
+    }
+}
+
+#[test]
 fn an_unreadable_file_rejects_all_logins() {
     let (hba, findings) = Hba::read(&Memory(&[]), "gone", &IdentMaps::new(), false);
     assert!(hba.rules.is_empty());
