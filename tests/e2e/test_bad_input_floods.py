@@ -11,27 +11,31 @@ import secret
 import wire
 
 pytestmark = pytest.mark.weir_only
-SECONDS = 3
+SECONDS, MOST = 3, 60
 
 
-def flood(pooler, attack, threads=4):
-    """Attacks from some threads for a while; (how many attacks, how many logins with a query others made meanwhile)."""
-    over = time.monotonic() + SECONDS
+def flood(pooler, attack, enough, threads=4):
+    """Attacks from some threads for a while, on a busy machine until there were enough: (how many attacks, how many logins with a query others made meanwhile)."""
+    begun = time.monotonic()
+    attacks, logins = [0] * threads, 0
 
-    def attacker(_):
-        count = 0
-        while time.monotonic() < over:
-            attack(count)
-            count += 1
-        return count
+    def is_over():
+        passed = time.monotonic() - begun
+        return passed > MOST or passed > SECONDS and enough(sum(attacks), logins)
+
+    def attacker(thread):
+        while not is_over():
+            attack(attacks[thread])
+            attacks[thread] += 1
 
     with concurrent.futures.ThreadPoolExecutor(threads) as workers:
         attackers = [workers.submit(attacker, number) for number in range(threads)]
-        logins = 0
-        while time.monotonic() < over:
+        while not is_over():
             assert pooler.value("select 1", password="right") == 1
             logins += 1
-        return sum(one.result(60) for one in attackers), logins
+        for one in attackers:
+            one.result(60)
+        return sum(attacks), logins
 
 
 def test_a_flood_of_cancels_keeps_no_login_out(weir):
@@ -42,7 +46,7 @@ def test_a_flood_of_cancels_keeps_no_login_out(weir):
             raw.send(wire.cancel(number + 1, b"\0\0\0\1"))
             assert raw.read_everything() == b""
 
-    attacks, logins = flood(pooler, attack)
+    attacks, logins = flood(pooler, attack, lambda attacks, logins: attacks > 100 and logins > 5)
     print(f"{attacks} cancels, {logins} logins beside them")
     assert attacks > 100 and logins > 5
     host.eventually(lambda: pooler.pool()["cl_active"] == 0)
@@ -60,8 +64,8 @@ def test_a_flood_of_wrong_passwords_keeps_no_session_from_its_server(weir, auth_
                     raw.read()
                     raw.send(wire.message(b"p", b"wrong\0"))
 
-            attacking = worker.submit(flood, pooler, attack)
             answers = 0
+            attacking = worker.submit(flood, pooler, attack, lambda attacks, logins: attacks > 50 and logins > 1 and answers > 20)
             while not attacking.done():
                 assert client.execute("select 7").fetchone() == (7,)
                 answers += 1
