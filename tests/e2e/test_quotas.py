@@ -347,7 +347,7 @@ def test_on_a_full_disk_queries_go_on_and_usage_is_written_when_there_is_room(we
         (place / "filler").unlink()
         pooler.wait_log(r"quotas: usage is kept in \S*quotas.usage again")
         host.eventually(lambda: rows(pooler)["user alice", "queries/month"]["used"] == done + 10)
-        time.sleep(2)  # It is written once a second.
+        time.sleep(5)  # It is written once a second.
         pooler.process.kill()
         pooler.wait_end()
         pooler.start()
