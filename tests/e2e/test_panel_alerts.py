@@ -77,15 +77,15 @@ def waiting(pooler):
 
 def test_a_long_wait_is_raised_cleared_and_posted(weir, hook):
     hook = hook()
-    pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=1, alert_webhook=hook.url)
+    pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=5, alert_webhook=hook.url)
     with waiting(pooler):
-        (alert,) = host.eventually(lambda: found(web, "waiting"), timeout=20)
+        (alert,) = host.eventually(lambda: found(web, "waiting"), timeout=40)
         assert alert["subject"] == "app" and alert["cleared"] is None and "has waited" in alert["text"], alert
-        host.eventually(lambda: ("waiting", "firing", "app") in hook.alerts(), timeout=20)
+        host.eventually(lambda: ("waiting", "firing", "app") in hook.alerts(), timeout=40)
         assert 'weir_alert{alert="waiting",subject="app"} 1' in web.ask("GET", "/metrics")[1]
-    (cleared,) = host.eventually(lambda: found(web, "waiting", "cleared"), timeout=30)
+    (cleared,) = host.eventually(lambda: found(web, "waiting", "cleared"), timeout=40)
     assert cleared["since"] == alert["since"] < cleared["cleared"]
-    host.eventually(lambda: ("waiting", "cleared", "app") in hook.alerts(), timeout=20)
+    host.eventually(lambda: ("waiting", "cleared", "app") in hook.alerts(), timeout=40)
     assert hook.got[0][:2] == ("/hooks/secret-key?x=1", "application/json")
     assert 'weir_alert{' not in web.ask("GET", "/metrics")[1]
     pooler.wait_log("WARNING panel: alert: waiting: a client of app")
@@ -96,9 +96,9 @@ def test_a_long_wait_is_raised_cleared_and_posted(weir, hook):
 
 def test_a_post_that_fails_is_tried_again(weir, hook):
     hook = hook(failing=2)
-    pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=1, alert_webhook=hook.url)
+    pooler, web = panel.start(weir, databases={"app": "pool_size=1"}, alert_wait=5, alert_webhook=hook.url)
     with waiting(pooler):
-        host.eventually(lambda: hook.alerts() == [("waiting", "firing", "app")], timeout=30)
+        host.eventually(lambda: hook.alerts() == [("waiting", "firing", "app")], timeout=40)
     assert len(hook.refused) == 2 and len({json.dumps(body) for _, _, body in hook.refused + hook.got[:1]}) == 1
     pooler.wait_log(r"WARNING panel: alert not posted to 127.0.0.1:\d+: the answer is 503 .*; trying again")
     assert web.get("/api/v1/alerts")["webhook"] is True

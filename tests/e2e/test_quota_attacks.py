@@ -114,9 +114,9 @@ def test_the_name_of_a_host_is_no_part_of_the_application(weir):
 
 
 def test_a_client_that_is_refused_is_not_idle(weir):
-    pooler = exhausted(weir, client_idle_timeout=2)
+    pooler = exhausted(weir, client_idle_timeout=6)
     client = pooler.connect(prepare_threshold=None)
-    for _ in range(8):
+    for _ in range(16):
         with pytest.raises(LIMIT):
             client.execute("select 1")
         time.sleep(0.5)

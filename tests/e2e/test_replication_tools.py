@@ -27,6 +27,12 @@ def pooler(weir):
 
 
 @pytest.fixture
+def patient(weir):
+    """For ordinary queries too, which those timeouts end on a busy machine."""
+    return weir(databases=DATABASES, default_pool_size=3)
+
+
+@pytest.fixture
 def table(pg):
     pg.query("drop table if exists tracked; create table tracked (number int primary key); grant all on tracked to public", "app")
     yield "tracked"
@@ -47,14 +53,14 @@ def test_a_base_backup_is_whole(pooler, pg, method):
     pooler.wait_log("closing because: replication client was closed", 1 if method == "fetch" else 2)
 
 
-def test_a_base_backup_nobody_reads_takes_no_memory(pooler, pg):
-    raw = wire.Raw(pooler.port).login(user="replica", database="replication", replication="true")
+def test_a_base_backup_nobody_reads_takes_no_memory(patient, pg):
+    raw = wire.Raw(patient.port).login(user="replica", database="replication", replication="true")
     raw.send(wire.query("BASE_BACKUP (LABEL 'unread', CHECKPOINT 'fast')"))
     raw.read_until("d")  # it has begun
-    with wire.Raw(pooler.port).login() as quick:
+    with wire.Raw(patient.port).login() as quick:
         for number in range(200):
             assert quick.simple(f"select {number}") == [[str(number)]]
-    resident = int(open(f"/proc/{pooler.process.pid}/status").read().split("VmRSS:")[1].split()[0])
+    resident = int(open(f"/proc/{patient.process.pid}/status").read().split("VmRSS:")[1].split()[0])
     assert resident < 60_000, f"{resident} KiB for a backup that nobody reads"
     raw.socket.close()
     host.eventually(lambda: senders(pg) == 0)
@@ -86,14 +92,14 @@ def test_a_synchronous_standby_confirms_through_it(pooler, pg, table):
         assert receiver.interrupt() == 0, receiver.output()
 
 
-def test_the_end_of_the_server_ends_the_stream(pooler, pg):
-    target = host.hand_over(_directory(pooler.directory / "wal"))
-    with Background(pooler, "pg_receivewal", "-D", target, "--no-loop", "--no-sync") as receiver:
+def test_the_end_of_the_server_ends_the_stream(patient, pg):
+    target = host.hand_over(_directory(patient.directory / "wal"))
+    with Background(patient, "pg_receivewal", "-D", target, "--no-loop", "--no-sync") as receiver:
         host.eventually(lambda: senders(pg) == 1)
         pg.stop()
         assert receiver.process.wait(30) == 1
     pg.start()
-    host.eventually(lambda: pooler.value("select 1") == 1)
+    host.eventually(lambda: patient.value("select 1") == 1)
 
 
 def test_a_receiver_that_dies_leaves_nothing(pooler, pg):

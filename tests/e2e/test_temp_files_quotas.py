@@ -73,12 +73,12 @@ def test_requests_are_refused_while_there_are_too_many_and_transactions_go_on(we
 
 @pytest.mark.every_version
 def test_the_soft_limit_warns_and_the_grace_time_ends_it(weir, watched):
-    pooler = asking(weir, "user default temp_files soft=1G grace=4s\n")
+    pooler = asking(weir, "user default temp_files soft=1G grace=10s\n")
     other, told = pooler.connect(), []
     other.add_notice_handler(lambda diagnostic: told.append(diagnostic.message_primary))
     with sorting(pooler) as client:
         # Now, not while the server sorts: that may take longer than the grace time.
-        limit(pooler, "user default temp_files soft=1M grace=4s\n")
+        limit(pooler, "user default temp_files soft=1M grace=10s\n")
         host.eventually(lambda: rows(pooler).get(ALICE, {}).get("state") == "soft")
         assert other.execute("select 1").fetchone() == (1,)
         assert len(told) == 1 and "quota of user alice exceeded: temp_files:" in told[0] and "soft limit 1048576; grace time ends" in told[0]

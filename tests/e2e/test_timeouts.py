@@ -71,7 +71,7 @@ def test_a_waiting_client_that_hangs_up_leaves_the_queue(weir):
 @pytest.mark.since("1.25")
 def test_query_wait_notify(weir):
     # By the default of 5 s the client would be closed before any notice.
-    pooler = weir(default_pool_size=1, query_wait_notify=1, query_wait_timeout=4)
+    pooler = weir(default_pool_size=1, query_wait_notify=1, query_wait_timeout=60)
     holder = pooler.connect()
     holder.execute("begin")
     with wire.Raw(pooler.port).login() as raw:
