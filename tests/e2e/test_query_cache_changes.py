@@ -50,6 +50,7 @@ def test_rows_are_told_with_the_relations_that_are_made_of_them(following, pg, s
     pooler.wait_log(CATALOG)
     assert pooler.wait_log(BEGINS) == [str(pg.value("select system_identifier from pg_control_system()"))]
     pg.query("insert into followed.rows values (1)", "app")
+    pooler.wait_log(CHANGED)
     pg.query("insert into followed.whole values (1)", "app")
     names = pooler.wait_log(CHANGED, count=2)
     assert names == ['"of: rows, all", "rows"', '"part", "whole"']
