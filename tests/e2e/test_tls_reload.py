@@ -21,7 +21,7 @@ def issuer(pooler, root):
 @pytest.mark.parametrize("how", ["RELOAD", "SIGHUP"])
 def test_files_change_under_the_same_names(weir, authorities, how):
     old, new = authorities[1], authorities[3]
-    pooler = weir.prepared()
+    pooler = weir.prepared(threads=1)  # Each has the new files at a moment of its own.
     copies = {name: pooler.directory / name for name in ("server.crt", "server.key")}
 
     def put(root):
@@ -54,7 +54,7 @@ def accepts(pooler, root):
 @pytest.mark.weir_only
 def test_a_login_begun_in_clear_does_not_outlive_the_demand_for_tls(weir, authorities):
     """However long it is drawn out: who must use TLS is asked again when the client is let in."""
-    pooler = weir(**settings(authorities[1], "allow"), auth_type="plain", userlist={"alice": "pw", "admin": ""})
+    pooler = weir(**settings(authorities[1], "allow"), auth_type="plain", userlist={"alice": "pw", "admin": ""}, threads=1)
     with wire.Raw(pooler.port) as begun, wire.Raw(pooler.port) as silent:
         begun.send(wire.startup(user="alice", database="app"))
         assert begun.read().kind == "R"
