@@ -266,7 +266,13 @@ def test_more_streams_than_allowed_are_told_so(weir):
     finally:
         for stream in streams:
             stream.close()
-    host.eventually(lambda: samples(web, 1))
+
+    def has_room():
+        """Those that were closed may count for a moment."""
+        with contextlib.suppress(AssertionError):
+            return samples(web, 1)
+
+    host.eventually(has_room)
 
 
 @pytest.mark.parametrize("io_driver", ["epoll"])
