@@ -1,6 +1,7 @@
 """A private PostgreSQL server for the tests: where its programs are, how it starts, dies and is asked.
 The harness itself is the superuser `postgres`, which no test uses through the pooler: what others do can be counted."""
 
+import contextlib
 import glob
 import os
 import re
@@ -149,7 +150,8 @@ class Postgres:
         self.process.send_signal(signal.SIGSTOP)  # so that it starts no further child meanwhile
         family = {*family, *host.children(self.process.pid)}
         for pid in family:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
         # The next server refuses to start while one of them still has the shared memory.
         host.eventually(lambda: not any(host.lives(pid) for pid in family))

@@ -288,7 +288,7 @@ def test_verbose_says_more(weir, how):
 def test_daemon(weir):
     pooler = weir.prepared()
     host.run([program(), "-d", pooler.ini], cwd=pooler.directory)
-    host.eventually(pooler.pidfile.exists)
+    host.eventually(lambda: pooler.pidfile.exists() and pooler.pidfile.read_text())
     pid = int(pooler.pidfile.read_text())
     try:
         host.eventually(lambda: host.is_listening(pooler.port, pooler.socket_path))
