@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use settings::{AuthType, Database, IoDriver, Origin, PoolMode, SslMode};
+use settings::{AuthType, Database, IoDriver, Origin, PoolMode, SessionState, SslMode};
 use support::{PATIENCE, Seen, Setup, assert_driver, plan, read, serve};
 use weir_driver::Engine;
 
@@ -29,6 +29,8 @@ fn clients_move_to_their_pools(io: IoDriver) {
     let global = &mut setup.config.global;
     (global.auth_type, global.pool_mode) = (AuthType::Trust, PoolMode::Transaction);
     global.server_tls_sslmode = SslMode::Disable;
+    // The server cannot answer what is asked about sessions.
+    global.session_state = SessionState::Off;
     setup.config.secrets = Arc::new([("u".to_owned(), String::new())].into());
     for name in ["a", "b", "c", "d"] {
         let mut database = Database::new(name, Origin { file: "test".into(), line: 1 });
