@@ -16,6 +16,12 @@ impl CloseWhenFree {
             Some(CloseReason::SentFatal) => true,
             // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind.
             Some(CloseReason::ClusterForgotten) => reason != CloseReason::SentFatal && !reason.loses_writes(),
+            // Sessions end for it, and for no later reason; but after RECONNECT it may be a primary again.
+            Some(known) if known.loses_writes() => {
+                reason != CloseReason::SentFatal
+                    && reason != CloseReason::ClusterForgotten
+                    && !reason.loses_writes()
+            }
             _ => false,
         };
         if !stays {
@@ -77,6 +83,8 @@ mod tests {
         assert_eq!(counts(&[Promoted, Detached]), Some(Detached));
         assert_eq!(counts(&[Promoted, ClusterForgotten, ConfigurationChanged]), Some(ClusterForgotten));
         assert_eq!(counts(&[ClusterForgotten, LeftBehind]), Some(LeftBehind));
+        assert_eq!(counts(&[LeftBehind, ConfigurationChanged, Detached]), Some(LeftBehind));
+        assert_eq!(counts(&[LeftBehind, ClusterForgotten]), Some(ClusterForgotten));
         assert_eq!(counts(&[Promoted, SentFatal, ClusterForgotten, LeftBehind]), Some(SentFatal));
     }
 }

@@ -15,7 +15,7 @@ use crate::link::{
 };
 use crate::local_pools::table::PoolId;
 use crate::pools::{auto_size, standbys, unused};
-use crate::server::InternalQuery;
+use crate::server::{InternalQuery, Server};
 use crate::state::ShardState;
 use crate::time::{micros, passed};
 use crate::transfer::export;
@@ -23,6 +23,9 @@ use crate::{ConnId, cancel, client, draining, pending, server, servers, suspensi
 
 /// What clients get that have waited for `failover_timeout`.
 const NO_HOST: &str = "no host of this database is what its connections go to (failover_timeout)";
+
+/// What a client gets whose server was left behind and is silent.
+const LOST_PRIMARY: &str = "the primary that was left behind does not answer";
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
@@ -227,15 +230,14 @@ impl ShardState {
                 let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
+                if !dedicated && self.is_lost(server, client) {
+                    return server_end::server_fault(&mut self.core, conn, LOST_PRIMARY);
+                }
                 let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
-                let renewed = server
-                    .close_when_free
-                    .reason()
-                    .filter(|_| session && self.core.config.global.server_fast_close);
-                let left_behind = server
-                    .close_when_free
-                    .reason()
-                    .filter(|reason| reason.loses_writes() && !server.protocol.in_block());
+                let reason = server.close_when_free.reason();
+                let renewed = reason.filter(|_| session && self.core.config.global.server_fast_close);
+                let left_behind =
+                    reason.filter(|reason| reason.loses_writes() && !server.protocol.in_block());
                 let renewed = renewed.or(left_behind);
                 let reason = if let (Some(reason), true) = (renewed, server.protocol.is_quiet()) {
                     (reason, sqlstate::ADMIN_SHUTDOWN)
@@ -271,6 +273,17 @@ impl ShardState {
             }
             _ => {}
         }
+    }
+
+    /// It is left behind, owes its client an answer, and has said nothing for so long that its host counts as gone: while it holds a place of the pool, no client of
+    /// that gets to the next primary.
+    fn is_lost(&self, server: &Server, client: ConnId) -> bool {
+        let limit_us = micros(self.core.config.global.server_connect_timeout);
+        server.close_when_free.reason().is_some_and(CloseReason::loses_writes)
+            && server.protocol.is_busy()
+            && !server.paused
+            && !is_sending(&self.core, client)
+            && passed(self.core.now.mono_us, server.heard_us.max(server.query_us), limit_us)
     }
 
     /// Clients that wait for a server: they get one notice, and an error after too long a wait.

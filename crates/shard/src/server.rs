@@ -12,6 +12,7 @@ use settings::PoolMode;
 use tls::NegotiatedTls;
 
 use crate::attempt::Attempt;
+use crate::close_reason::CloseReason;
 use crate::close_when_free::CloseWhenFree;
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
@@ -151,6 +152,8 @@ pub(crate) struct Server {
     pub(crate) query_us: u64,
     /// When the transaction that runs began.
     pub(crate) transaction_us: u64,
+    /// When it last sent something for its client, or was left behind.
+    pub(crate) heard_us: u64,
     /// Where it was asked for: a cancel goes to the same unix socket.
     pub(crate) target: Target,
     pub(crate) remote: Option<SocketAddr>,
@@ -164,6 +167,12 @@ impl Server {
     #[inline]
     pub(crate) fn timeline(&self) -> Option<u32> {
         self.identity.and_then(|identity| identity.timeline)
+    }
+
+    /// It has said that it ends, and its client with it or not.
+    pub(crate) fn has_sent_fatal(&mut self, ends_client: bool) {
+        self.close_when_free.set(CloseReason::SentFatal);
+        self.has_ended_client |= ends_client;
     }
 
     /// The client it is linked to, ready or not.

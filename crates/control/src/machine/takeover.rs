@@ -1,6 +1,8 @@
 //! A takeover by another process (`-R`): its console command, and the exit of this process.
 //! The driver and the shards move the connections.
 
+use std::sync::Arc;
+
 use messages::{Command, Drain, RequestId, ShutdownMode};
 use settings::Config;
 use telemetry::{Level, Record};
@@ -39,6 +41,7 @@ impl Control {
                 // A shutdown was requested meanwhile and deferred to the takeover.
                 let ending = self.ending.filter(|_| self.hands_over);
                 self.hands_over = false;
+                self.configure_shards();
                 if let Some(mode) = ending {
                     self.begin_shutdown(mode);
                 }
@@ -47,6 +50,7 @@ impl Control {
             }
             TakeoverEvent::Orphaned => {
                 self.hands_over = false;
+                self.configure_shards();
                 self.log("the process that took over has ended, waiting for all clients disconnect");
                 self.begin_shutdown(ShutdownMode::WaitForClients);
             }
@@ -60,6 +64,11 @@ impl Control {
                 self.push(Output::Exit);
             }
         }
+    }
+
+    /// While they hand over, shards take no configuration: the one in force is told when they go on.
+    fn configure_shards(&mut self) {
+        self.broadcast(&Command::Configure(Arc::clone(&self.config)));
     }
 
     /// A graceful shutdown is requested during a takeover. True if it had not been before.
@@ -202,11 +211,20 @@ mod tests {
         assert!(harness.told.is_empty());
         harness.input(Input::Takeover(TakeoverEvent::Failed("gone".to_owned())));
         assert!(harness.closed_tcp);
-        assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
+        let is_told = |harness: &Harness| {
+            let told = harness.told.iter().map(|(_, command)| command);
+            let is_end = |command: &&Command| {
+                matches!(command, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. })
+            };
+            let before = told.take_while(|command| !is_end(command)).collect::<Vec<_>>();
+            let is_in_force = |command: &&Command| matches!(command, Command::Configure(config) if Arc::ptr_eq(config, &harness.control.config));
+            before.len() < harness.told.len() && !before.is_empty() && before.iter().all(is_in_force)
+        };
+        assert!(is_told(&harness), "what was reloaded meanwhile, and the end");
         let mut harness = Harness::new();
         harness.input(Input::Takeover(TakeoverEvent::Begun));
         harness.input(Input::Takeover(TakeoverEvent::Orphaned));
-        assert!(matches!(harness.told[0].1, Command::Shutdown { mode: ShutdownMode::WaitForClients, .. }));
+        assert!(is_told(&harness));
         harness.ask("TAKEOVER line");
         assert_eq!(harness.error(), ("08P01", "pooler is shutting down"));
     }

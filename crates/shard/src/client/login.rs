@@ -7,7 +7,6 @@ use std::sync::Arc;
 use auth::{Accepted, AuthBackend, ClientLogin, Method, Zeroizing};
 use messages::{Role, ShardId};
 use session::StartupRequest;
-use settings::Database;
 use settings::ident::IdentMap;
 
 use crate::client::Client;
@@ -141,7 +140,6 @@ pub(crate) struct PendingAuthQuery {
 /// The state of a client that moves from one shard to another: opaque to the driver.
 pub struct ClientMove {
     pub(crate) client: Box<Client>,
-    pub(crate) database: Arc<Database>,
     pub(crate) pool_user: String,
     pub(crate) startup_request: StartupRequest,
     pub(crate) accepted: Accepted,
@@ -156,7 +154,7 @@ impl std::fmt::Debug for ClientMove {
         write!(
             formatter,
             "Handover {{ client: {}, pool: {}/{} }}",
-            self.client.id, self.database.name, self.pool_user
+            self.client.id, self.startup_request.database, self.pool_user
         )
     }
 }

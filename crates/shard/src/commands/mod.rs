@@ -122,6 +122,7 @@ impl ShardState {
             let Some(local_pool) = self.core.local_pools.get_mut(index) else { continue };
             local_pool.paused_by_command = self.core.administration.is_paused(&local_pool.database_name);
             local_pool.pool.paused = local_pool.paused_by_command;
+            local_pool.forget_unavailability();
             local_pool.pool.is_able_since(now_us);
             if paused {
                 server_end::close_idle_servers(&mut self.core, index, CloseReason::Paused);
@@ -374,9 +375,7 @@ impl ShardState {
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let hosts = HostChange::between(&local_pool.database, &database);
         let changed = needs_new_servers(&local_pool.database, &database) || hosts == HostChange::Others;
-        if hosts == HostChange::Others {
-            local_pool.forget_cluster();
-        }
+        local_pool.hosts_changed(hosts);
         if changed {
             let is_other = hosts == HostChange::Others || local_pool.database.dbname != database.dbname;
             self.core.query_caches.note_other_servers(&local_pool.database_name, is_other);

@@ -213,6 +213,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     server.protocol.mark_quiet();
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
+        if server.dedicated.is_some() && left_behind::end_dedicated(core, server_conn, client_conn) {
+            return;
+        }
         return notify::flush_ready(core, client_conn);
     }
     if server.protocol.keeps_client() {

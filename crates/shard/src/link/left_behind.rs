@@ -34,8 +34,10 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
     let left = core.conns.ids(|conn| matches!(conn, Conn::Server(server) if reason(core, server).is_some()));
     for conn in left {
         let reason = core.conns.find_server(conn).and_then(|server| reason(core, server));
+        let now_us = core.now.mono_us;
         if let (Some(server), Some(reason)) = (core.server(conn), reason) {
             server.close_when_free.set(reason);
+            server.heard_us = now_us;
             if server.dedicated.is_none() {
                 server.protocol.end_requests();
             }
@@ -95,6 +97,19 @@ pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, n
     if core.exporting.is_some() {
         core.try_export(client_conn);
     }
+}
+
+/// The server is one client's own, which may send its next command at once: if it is left behind, and in no transaction, it ends here with its client,
+/// true.
+pub(crate) fn end_dedicated(core: &mut Core, server_conn: ConnId, client_conn: ConnId) -> bool {
+    let Some(server) = core.conns.server(server_conn) else { return false };
+    let Some(local_pool) = core.local_pools.get(server.pool) else { return false };
+    let known = server.close_when_free.reason().filter(|reason| reason.loses_writes());
+    let reason = known.or_else(|| local_pool.reason_to_leave(server.identity?));
+    let Some(reason) = reason.filter(|_| !server.protocol.in_block()) else { return false };
+    server_end::close_server(core, server_conn, reason);
+    client_end::fail_client(core, client_conn, sqlstate::ADMIN_SHUTDOWN, &reason.to_string());
+    true
 }
 
 /// A server without a client that is to be closed is closed.

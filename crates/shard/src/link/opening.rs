@@ -152,6 +152,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         attempt: Attempt::default(),
         key: None,
         identity: None,
+        heard_us: 0,
         unsent: false,
         leaves: false,
         was_asked: false,

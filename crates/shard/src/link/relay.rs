@@ -85,7 +85,9 @@ pub(crate) fn linked_server_received(core: &mut Core, conn: ConnId, client: Conn
 /// Bytes from a server whose client's request the primary may run instead: the answer is passed on as soon as it says something. Or they are stored.
 #[inline(never)]
 pub(crate) fn attempt_answered(core: &mut Core, conn: ConnId, client: ConnId, bytes: &[u8]) {
+    let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(conn) else { return };
+    server.heard_us = now_us;
     if server.attempt.passes_at_once(bytes) {
         return answer(core, conn, Some(client), bytes, bytes);
     }
@@ -381,6 +383,7 @@ fn step_to_client(
     let now_us = core.now.mono_us;
     let linked = core.conns.linked(client_conn, server_conn);
     let Some((client, server)) = linked else { return (ReplyOutcome::default(), (0, false)) };
+    server.heard_us = now_us;
     if let Some(listening) = client.listening.as_deref_mut().filter(|_| server.protocol.is_busy()) {
         notify::give_ready(&mut core.outbox, client_conn, listening);
     }
@@ -419,8 +422,7 @@ fn step_to_client(
         client.restore_client_startup_values(&server.protocol, default_params);
     }
     if outcome.fatal {
-        server.close_when_free.set(CloseReason::SentFatal);
-        server.has_ended_client |= outcome.ends_client;
+        server.has_sent_fatal(outcome.ends_client);
     }
     let took_us = now_us.saturating_sub(server.query_us);
     let needs_answer = client.routed.needs_answer(outcome.idle > 0);

@@ -68,8 +68,11 @@ pub(crate) fn pool_for(core: &mut Core, conn: ConnId, primary: PoolId, request: 
 fn follow_timeline(core: &mut Core, primary: PoolId) -> bool {
     let Some((local_pool, cluster, _)) = core.local_pools.with_standbys(primary) else { return false };
     if let Some(known) = local_pool.pool.database().cluster.known()
-        && (known.1 > cluster.timeline() || local_pool.has_not_seen(known))
+        && (known.1 != cluster.timeline() || local_pool.has_not_seen(known))
     {
+        if known.1 < cluster.timeline() {
+            cluster.forget(); // RECONNECT, of which this thread has not heard yet, or another has told it of a server from before.
+        }
         cluster.note_timeline(known.1);
         left_behind::leave_old_primary(core, primary);
     }

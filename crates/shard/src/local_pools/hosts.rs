@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pool::{Mismatch, OpenFor};
 use session::{ServerIdentity, ServerInfo};
-use settings::{Global, LoadBalance, SslMode, TargetSessionAttrs};
+use settings::{Global, HostChange, LoadBalance, SslMode, TargetSessionAttrs};
 use wire::sqlstate;
 
 use crate::Target;
@@ -247,10 +247,25 @@ impl LocalPool {
         }
     }
 
-    /// Since when no host has been what the entry's connections go to; None while one is, or that is not known.
+    /// Since when no host has been what the entry's connections go to; None while one is, or that is not known, as while nothing is tried (PAUSE).
     pub(crate) fn unavailable_since_us(&self) -> Option<u64> {
-        let has_none = self.seeks_role() && self.pool.open() <= self.pool.logging_in();
+        let has_none = self.seeks_role() && !self.pool.paused && self.pool.open() <= self.pool.logging_in();
         self.next_host.none_since_us.filter(|_| has_none)
+    }
+
+    /// RELOAD, or Patroni, has changed the list.
+    pub(crate) fn hosts_changed(&mut self, change: HostChange) {
+        if change == HostChange::Others {
+            self.forget_cluster();
+        }
+        if change != HostChange::None {
+            self.forget_unavailability();
+        }
+    }
+
+    /// Whether the hosts are of use is to be found out anew.
+    pub(crate) fn forget_unavailability(&mut self) {
+        (self.next_host.useless, self.next_host.none_since_us) = (0, None);
     }
 
     /// The server has refused the credentials, or Weir the server: trying again soon would change nothing.
@@ -295,7 +310,8 @@ impl LocalPool {
     /// Why a server that was this at its login is none of the entry's any more.
     pub(crate) fn reason_to_leave(&self, identity: ServerIdentity) -> Option<CloseReason<'static>> {
         let (system, newest) = self.pool.database().cluster.known()?;
-        if identity.system != system {
+        // One that a process of an earlier version has handed over says only on which timeline it is.
+        if identity.system != system && identity.system != 0 {
             return Some(CloseReason::OtherCluster);
         }
         identity.timeline.is_some_and(|timeline| timeline < newest).then_some(CloseReason::LeftBehind)

@@ -72,7 +72,7 @@ impl Logins {
         let Some(slot) = core.conns.get_mut(conn) else { return };
         let Conn::Client(client) = std::mem::replace(slot, Conn::Reserved) else { return };
         let client_move =
-            ClientMove { client, database, pool_user: user, startup_request, accepted, found, session: None };
+            ClientMove { client, pool_user: user, startup_request, accepted, found, session: None };
         if home == core.id {
             self.adopt(core, conn, client_move);
         } else {
@@ -132,10 +132,14 @@ impl Logins {
 
     /// An authenticated client whose pool is on this shard.
     pub(crate) fn adopt(&mut self, core: &mut Core, conn: ConnId, client_move: ClientMove) {
-        let ClientMove { client, database, pool_user, startup_request, accepted, found, session } =
-            client_move;
+        let ClientMove { client, pool_user, startup_request, accepted, found, session } = client_move;
         core.tls.requests.extend(session.map(|session| TlsRequest::Adopt { conn, session }));
         core.conns.place(conn, Conn::Client(client));
+        // The thread that let it in may have had another configuration still.
+        let Some(database) = core.config.database(&startup_request.database) else {
+            core.pool_registry.forget_pool(&startup_request.database, &pool_user);
+            return client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
+        };
         let pool_id = pools::local_pool(core, &startup_request.database, &pool_user, &database);
         let greets = accepted.send;
         let now_us = core.now.mono_us;

@@ -182,6 +182,8 @@ pub(crate) mod field {
     /// Of a server or a pool: the system identifier of its entry's cluster, and the newest timeline of a primary there. An older process does not say.
     pub(crate) const SYSTEM: u16 = 62;
     pub(crate) const NEWEST_TIMELINE: u16 = 63;
+    /// Of a server: its own system identifier. An older process does not say.
+    pub(crate) const OWN_SYSTEM: u16 = 69;
     /// The hosts that these are known of. An older process does not say: then it is [`TARGET`] that has to be the same.
     pub(crate) const CLUSTER: u16 = 68;
     /// Host and port of a pool for reads.

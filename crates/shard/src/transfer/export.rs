@@ -299,6 +299,9 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     }
     out.number(field::KEEPS_SEQUENCES, local_pool.keeps_sequences.into());
     out.number(field::CALLS_SEQUENCES, server.protocol.has_settled_sequences().into());
+    if let Some(identity) = server.identity {
+        out.number(field::OWN_SYSTEM, identity.system);
+    }
     if let Some(timeline) = server.timeline() {
         out.number(field::TIMELINE, timeline.into());
     }

@@ -298,8 +298,12 @@ fn import_server(core: &mut Core, conn: ConnId, state: &[u8]) -> Option<()> {
     if let Some(local_pool) = core.local_pools.get_mut(server.pool) {
         local_pool.pool.external_imported();
     }
+    // What is to be closed is of another time, and says nothing of the entry's hosts now.
+    let says_of_entry = !server.close_when_free.is_set();
     core.conns.place(conn, Conn::Server(Box::new(server)));
-    standbys::note_login(core, conn);
+    if says_of_entry {
+        standbys::note_login(core, conn);
+    }
     core.act(Action::LoginComplete { conn });
     Some(())
 }
@@ -366,6 +370,13 @@ fn close_when_free(
     }
 }
 
+/// What the server was at its login. An older process says of a primary only on which timeline that was.
+fn read_identity(fields: &Fields<'_>) -> Option<ServerIdentity> {
+    let (system, timeline) = (fields.number(field::OWN_SYSTEM), fields.small(field::TIMELINE));
+    let system = system.or(timeline.map(|_| fields.number(field::SYSTEM).unwrap_or_default()));
+    system.map(|system| ServerIdentity { system, timeline })
+}
+
 fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Server> {
     let status = Server::status_of(fields.number(field::STATUS)?);
     let doubtful = fields.number(field::DOUBTFUL) != Some(0);
@@ -384,11 +395,8 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     let is_session = u64::from(local_pool.pool.limits.mode == PoolMode::Session);
     let mode_differs = fields.number(field::SESSION_MODE).is_some_and(|session| session != is_session);
     let must_close = !is_same || mode_differs || fields.number(field::CLOSE) != Some(0);
-    if !must_close {
-        import_cluster(local_pool, fields);
-    }
-    let timeline = fields.small(field::TIMELINE);
-    let identity = fields.number(field::SYSTEM).map(|system| ServerIdentity { system, timeline });
+    import_cluster(local_pool, fields);
+    let identity = read_identity(fields);
     let left = identity.filter(|_| is_same).and_then(|identity| local_pool.reason_to_leave(identity));
     if left.is_some() {
         protocol.end_requests(); // No client keeps it for its session.
@@ -406,6 +414,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         internal_error: None,
         attempt: Attempt::default(),
         identity,
+        heard_us: core.now.mono_us,
         key: key_of(fields),
         unsent: false,
         leaves: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::world::takeover::{Places, bring, import_all};
 use crate::world::{OneShard, World, message};
-use messages::Command;
+use messages::{Command, ShardId};
 use pool::{PoolRegistry, ProbedCluster};
 use settings::{Config, Member, Members};
 use shard::{ConnId, ConnectFault, Event, Export, Target};
@@ -675,6 +675,23 @@ fn a_client_that_replicates_gets_no_primary_that_was_left_behind_and_keeps_none(
     assert!(world.text(client).contains("57P01"));
 }
 
+/// It never rests when the thread looks at it.
+#[test]
+fn a_client_that_replicates_and_sends_one_command_after_another_leaves_the_old_primary() {
+    let directory = Arc::new(OneShard::default());
+    let text = "session_state = off\n[databases]\nd = host=a port=1 target_session_attrs=primary";
+    let mut world = World::beside(directory.clone(), text);
+    let client = world.client(&[("replication", "database")]);
+    let (conn, _) = opening(&mut world);
+    reports(&mut world, conn, &PRIMARY);
+    world.query(client, "insert");
+    assert_eq!(directory.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+    world.pass(400);
+    assert!(!world.tags(conn).contains('X'));
+    world.answer(conn, Status::Idle);
+    assert!(world.tags(conn).contains('X') && world.text(client).contains("57P01"));
+}
+
 #[test]
 fn a_primary_without_writes_stays_in_an_entry_of_those() {
     let (mut world, client) = waiting("host=a port=1 target_session_attrs=read-only");
@@ -827,6 +844,76 @@ fn a_login_during_which_another_thread_found_a_newer_primary_serves_nobody() {
     world.query(client, "select 1");
     let sent = world.text(conn);
     assert!(!sent.contains("select 1") && sent.contains('X'), "{sent}");
+}
+
+#[test]
+fn a_request_on_a_primary_that_was_left_behind_and_is_silent_ends() {
+    let entry =
+        "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=1";
+    let registry = Arc::new(OneShard::among(2));
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 1");
+    world.pass(60_000);
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    registry.database("d").cluster.note_primary(CLUSTER, 2);
+    world.pass(14_000);
+    world.pass(500);
+    assert!(!world.closed.contains(&old), "it may be a slow one");
+    let begun = message(|out| encode::notice(out, "NOTICE", "00000", "goes on"));
+    world.receive(old, &begun);
+    world.pass(14_000);
+    assert!(!world.closed.contains(&old), "it says something");
+    world.pass(2_000);
+    assert!(world.closed.contains(&old) && world.text(client).contains("08006"));
+    world.connecting.truncate(1);
+    let (new, _) = opening(&mut world);
+    reports_as(&mut world, new, &PRIMARY, (CLUSTER, Some(2)));
+    assert!(world.text(new).contains("select 2"));
+}
+
+#[test]
+fn clients_wait_for_no_host_while_nothing_is_tried() {
+    let (mut world, client) = waiting("host=a,b target_session_attrs=primary failover_timeout=10");
+    is_refused(&mut world, "a:5432", &STANDBY);
+    is_refused(&mut world, "b:5432", &STANDBY);
+    world.event(Event::Command(Command::Pause { request: messages::RequestId(1), database: None }));
+    for _ in 0..30 {
+        world.pass(1_000);
+        while !world.connecting.is_empty() {
+            is_down(&mut world);
+        }
+    }
+    assert!(!world.closed.contains(&client), "PAUSE");
+    world.event(Event::Command(Command::Resume { database: None }));
+    world.pass(1_000);
+    assert!(!world.closed.contains(&client));
+}
+
+/// The thread that let it in had not heard of the RELOAD yet.
+#[test]
+fn a_client_that_comes_from_another_thread_has_the_entry_of_now() {
+    let entry = |hosts: &str| format!("[databases]\nfar = {hosts} port=1");
+    let far = message(|out| {
+        encode::startup(out, wire::startup::Version::V3_0, &[(b"user", b"u"), (b"database", b"far")]);
+    });
+    for (hosts, went_to) in [("host=new", Some("new:1")), ("", None)] {
+        let registry = Arc::new(OneShard::among(2));
+        let mut from = World::on(ShardId(0), Arc::clone(&registry), &entry("host=old"));
+        let now = if hosts.is_empty() { String::new() } else { entry(hosts) };
+        let mut to = World::on(ShardId(1), registry, &now);
+        let conn = from.accept();
+        from.receive(conn, &far);
+        let client = Box::new(from.moved.remove(0));
+        let conn = to.shard.allocate_id();
+        to.event(Event::Adopted { conn, client });
+        match went_to {
+            Some(host) => assert_eq!(opening(&mut to).1, host),
+            None => assert!(to.closed.contains(&conn) && to.text(conn).contains("database removed")),
+        }
+    }
 }
 
 #[test]

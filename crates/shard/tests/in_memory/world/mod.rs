@@ -16,7 +16,7 @@ use pool::{
     SharedPool,
 };
 use settings::{Config, Files, QueueBy};
-use shard::{Action, ConnId, Event, Export, Now, Peer, Shard, Source, Target};
+use shard::{Action, ClientMove, ConnId, Event, Export, Now, Peer, Shard, Source, Target};
 use wire::backend::Status;
 use wire::startup::Version;
 use wire::{encode, frame::Frames};
@@ -156,6 +156,8 @@ pub struct World {
     pub reports: Vec<Report>,
     pub shard_messages: Vec<ShardMessage>,
     pub exported: Vec<Export>,
+    /// Clients whose pool is on another shard.
+    pub moved: Vec<ClientMove>,
     pub log: Vec<String>,
     /// Of each connection, how many lines the log had when something was sent to it last.
     pub logged_before: BTreeMap<ConnId, usize>,
@@ -191,6 +193,7 @@ impl World {
             reports: vec![],
             shard_messages: vec![],
             exported: vec![],
+            moved: vec![],
             log: vec![],
             logged_before: BTreeMap::new(),
             is_slow_to_close: false,
@@ -225,7 +228,8 @@ impl World {
                 Action::SendToShard { message, .. } => self.shard_messages.push(*message),
                 Action::Export(what) => self.exported.push(*what),
                 Action::Log(record) => self.log.push(record.text),
-                Action::LoginComplete { .. } | Action::Move { .. } | Action::Ask { .. } => {}
+                Action::Move { client, .. } => self.moved.push(*client),
+                Action::LoginComplete { .. } | Action::Ask { .. } => {}
             }
         }
         for conn in closing {
