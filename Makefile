@@ -9,6 +9,7 @@ ZSHDIR   = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 FISHDIR  = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 LIBDIR   = $(DESTDIR)$(PREFIX)/lib/weir
 SHAREDIR = $(DESTDIR)$(PREFIX)/share/weir
+DOCDIR   = $(DESTDIR)$(PREFIX)/share/doc/weir
 ETCDIR   = $(DESTDIR)/etc/weir
 UNITDIR  = $(DESTDIR)/usr/lib/systemd/system
 USERDIR  = $(DESTDIR)/usr/lib/sysusers.d
@@ -100,7 +101,7 @@ lint: ## what `make test` checks before it runs anything
 	@python3 scripts/run-tests format clippy layers tidy
 
 # Run `make build` as yourself first: installing as root then needs no compiler.
-install: ## both binaries, man pages, completions, sample configuration, systemd units, dashboard and alerts (PREFIX, DESTDIR)
+install: ## both binaries, man pages, completions, sample configuration, systemd units, dashboard and alerts, licences (PREFIX, DESTDIR)
 	@test -x $(BUILT)/weir -a -x $(BUILT)/weir-bench || $(MAKE) build
 	install -Dm755 $(BUILT)/weir $(BINDIR)/weir
 	install -Dm755 $(BUILT)/weir-bench $(BINDIR)/weir-bench
@@ -130,12 +131,15 @@ install: ## both binaries, man pages, completions, sample configuration, systemd
 	install -Dm644 packaging/logrotate/weir $(DESTDIR)/etc/logrotate.d/weir
 	install -Dm644 packaging/grafana/weir.json $(SHAREDIR)/grafana/weir.json
 	install -Dm644 packaging/prometheus/weir-rules.yml $(SHAREDIR)/prometheus/weir-rules.yml
+	install -d $(DOCDIR)
+	install -m644 LICENSE-APACHE LICENSE-MIT $(DOCDIR)/
 	@echo 'Next: systemd-sysusers; chgrp -R weir /etc/weir; edit /etc/weir/weir.ini; systemctl enable --now weir'
 
 uninstall: ## removes what `make install` wrote, except an edited weir.ini (PREFIX, DESTDIR)
 	rm -f $(BINDIR)/weir $(BINDIR)/weir-bench $(MANDIR)/weir.1 $(MANDIR)/weir-bench.1 $(USERDIR)/weir.conf $(UNITDIR)/weir.service $(UNITDIR)/weir.socket
 	rm -f $(LIBDIR)/reload $(DESTDIR)/etc/logrotate.d/weir $(SHAREDIR)/grafana/weir.json $(SHAREDIR)/prometheus/weir-rules.yml
-	-rmdir --ignore-fail-on-non-empty $(LIBDIR) $(SHAREDIR)/grafana $(SHAREDIR)/prometheus $(SHAREDIR) 2>/dev/null
+	rm -f $(DOCDIR)/LICENSE-APACHE $(DOCDIR)/LICENSE-MIT
+	-rmdir --ignore-fail-on-non-empty $(LIBDIR) $(SHAREDIR)/grafana $(SHAREDIR)/prometheus $(SHAREDIR) $(DOCDIR) 2>/dev/null
 	rm -f $(BASHDIR)/weir $(BASHDIR)/weir-bench $(ZSHDIR)/_weir $(ZSHDIR)/_weir-bench $(FISHDIR)/weir.fish $(FISHDIR)/weir-bench.fish
 	! cmp -s $(ETCDIR)/weir.ini $(ETCDIR)/weir.ini.sample || rm -f $(ETCDIR)/weir.ini
 	rm -f $(ETCDIR)/weir.ini.sample

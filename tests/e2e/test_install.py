@@ -38,7 +38,7 @@ def test_everything_has_its_place(installed):
     unit = (root / "usr/lib/systemd/system/weir.service").read_text()
     assert "ExecStart=/usr/bin/weir /etc/weir/weir.ini" in unit and "ExecReload=/usr/lib/weir/reload $MAINPID /usr/bin/weir /etc/weir/weir.ini" in unit
     assert "@BINDIR@" not in unit and "@LIBDIR@" not in unit and (root / "usr/lib/weir/reload").stat().st_mode & 0o777 == 0o755
-    for place in ("lib/systemd/system/weir.socket", "share/weir/grafana/weir.json", "share/weir/prometheus/weir-rules.yml"):
+    for place in ("lib/systemd/system/weir.socket", "share/weir/grafana/weir.json", "share/weir/prometheus/weir-rules.yml", "share/doc/weir/LICENSE-APACHE", "share/doc/weir/LICENSE-MIT"):
         assert (root / "usr" / place).exists(), place
     assert (root / "usr/lib/sysusers.d/weir.conf").exists()
     # It may hold passwords.
