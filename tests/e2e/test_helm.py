@@ -37,6 +37,7 @@ EVERYTHING = {
     "service": {"type": "LoadBalancer", "annotations": {"a": "b"}, "sessionAffinity": "ClientIP"},
     "autoscaling": {"enabled": True, "minReplicas": 2, "maxReplicas": 8},
     "networkPolicy": {"enabled": True, "from": [{"podSelector": {"matchLabels": {"app": "shop"}}}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+    "deploymentAnnotations": {"reloader.stakater.com/auto": "true"},
     "podAnnotations": {"note": "x"},
     "podLabels": {"team": "data"},
     "nodeSelector": {"disk": "ssd"},
@@ -97,7 +98,7 @@ def container(objects):
 
 
 def ini(objects):
-    return one(objects, "ConfigMap")["data"]["weir.ini"]
+    return objects["Secret", "pool-weir-config"]["stringData"]["weir.ini"]
 
 
 def check(objects, directory):
@@ -176,7 +177,10 @@ def test_values_become_settings(tmp_path):
 def test_a_pod_drains_before_it_ends():
     objects = rendered({**SHOP, "drain": {"delaySeconds": 3, "clientsSeconds": 40, "transactionsSeconds": 20}})
     assert container(objects)["lifecycle"]["preStop"]["exec"]["command"] == ["/usr/bin/weir", "container", "--drain", "40", "--delay", "3"]
-    assert one(objects, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 73
+    deployment = one(objects, "Deployment")["spec"]
+    assert deployment["template"]["spec"]["terminationGracePeriodSeconds"] == 73
+    assert deployment["minReadySeconds"] == 73, "the next pod is replaced when the last one has ended"
+    assert deployment["progressDeadlineSeconds"] > 73, "Kubernetes refuses less"
     mounts = {mount["mountPath"] for mount in container(objects)["volumeMounts"]}
     assert "/run/weir" in mounts, "the console's socket, where the root is read-only"
 
@@ -201,13 +205,13 @@ def test_a_pod_has_no_rights():
 def test_the_pods_of_a_fleet_may_use_the_api_as_its_manual_says():
     objects = rendered({**FLEET, "replicaCount": 3, "networkPolicy": {"enabled": True}})
     lines = ini(objects).splitlines()
-    assert "fleet = kubernetes:////pool-weir" in lines and "fleet_nodes = 4" in lines, "one more while an update rolls"
+    assert "fleet = kubernetes:////pool-weir" in lines and "fleet_nodes = 5" in lines, "a pod that starts and one that ends while an update rolls"
     assert "pools_file = /run/weir/pools.ini" in lines, "pools of all pods are kept in the store"
     assert "pools_file" not in ini(rendered(SHOP))
     named = {**FLEET, "settings": {**FLEET["settings"], "pools_file": "/run/weir/other.ini"}}
     assert re.findall(r"pools_file = (.*)", ini(rendered(named))) == ["/run/weir/other.ini"]
     assert "fleet = etcd://h/p" in ini(rendered({**SHOP, "settings": {"fleet": "etcd://h/p"}}))
-    assert "fleet_nodes = 9" in ini(rendered(EVERYTHING)).splitlines()
+    assert "fleet_nodes = 10" in ini(rendered(EVERYTHING)).splitlines()
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("pool-weir", True)
     text = (host.REPOSITORY / "docs/fleet.md").read_text()
@@ -234,16 +238,21 @@ def test_another_configuration_is_another_pod():
     assert sums(SHOP) == first
     assert sums({**SHOP, "settings": {"pool_mode": "session"}})["checksum/config"] != first["checksum/config"]
     assert sums({**SHOP, "userlist": '"other" "x"'})["checksum/secrets"] != first["checksum/secrets"]
+    # Secrets of others are in no sum; tools that look at them find what they need at the Deployment.
+    assert one(rendered(EVERYTHING), "Deployment")["metadata"]["annotations"] == EVERYTHING["deploymentAnnotations"]
+    assert "annotations" not in one(rendered(SHOP), "Deployment")["metadata"]
 
 
 def test_secrets_are_in_secrets():
-    objects = rendered({**EVERYTHING, "userlist": '"web" "hush"\n'})
+    objects = rendered({**EVERYTHING, "userlist": '"web" "hush"\n', "settings": {**EVERYTHING["settings"], "otlp_headers": "authorization=hush"}})
+    assert "otlp_headers = authorization=hush" in ini(objects).splitlines()
     for (kind, _), each in objects.items():
         assert kind == "Secret" or "hush" not in json.dumps(each)
     given = rendered({**SHOP, "userlist": "", "existingSecret": "mine"})
-    assert not of_kind(given, "Secret")
-    volumes = one(given, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    assert {"secretName": "mine", "defaultMode": 0o440} in [volume.get("secret") for volume in volumes]
+    assert [name for kind, name in given if kind == "Secret"] == ["pool-weir-config"]
+    volumes = {volume["name"]: volume.get("secret") for volume in one(given, "Deployment")["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["secret"] == {"secretName": "mine", "defaultMode": 0o440}
+    assert volumes["config"] == {"secretName": "pool-weir-config", "defaultMode": 0o440}
 
 
 def test_the_panel_is_the_pods_own_unless_it_is_known_who_may_use_it():
@@ -343,11 +352,14 @@ def notes(values, directory):
 
 def test_notes_say_how_many_server_connections_there_may_be(tmp_path):
     said = notes({**SHOP, "replicaCount": 3}, tmp_path)
-    assert "pool-weir.shop.svc:5432" in said and "shop: 60 for one user" in said and "ends within 105 s" in said
-    assert "The panel is closed" in said
+    assert "pool-weir.shop.svc:5432" in said and "shop: 60 (100) for one user" in said and "ends within 105 s" in said
+    assert "The panel is closed" in said and "up to 5 times while an update rolls" in said and "rollout restart" not in said
     (tmp_path / "fleet").mkdir()
     said = notes(FLEET, tmp_path / "fleet")
     assert "the pods share limits" in said and "for one user" not in said
+    (tmp_path / "secrets").mkdir()
+    said = notes({**SHOP, "userlist": "", "existingSecret": "shop-users", "tlsSecret": "shop-tls"}, tmp_path / "secrets")
+    assert "After a change of shop-tls, shop-users: kubectl -n shop rollout restart deployment/pool-weir" in said
 
 
 @pytest.fixture(autouse=True, scope="module")

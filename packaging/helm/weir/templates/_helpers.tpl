@@ -27,9 +27,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ if or .Values.panel.auth .Values.panel.existingSecret }}yes{{ end }}
 {{- end }}
 
-{{/* So many run at the same time at most: one more than wanted while an update rolls. */}}
+{{/* The time in which a pod ends. The next one is replaced no earlier: minReadySeconds is the same. */}}
+{{- define "weir.endSeconds" -}}
+{{ add .Values.drain.delaySeconds .Values.drain.clientsSeconds .Values.drain.transactionsSeconds 10 }}
+{{- end }}
+
+{{/* So many run at the same time at most: while an update rolls, one that starts and one that ends besides those that are wanted. */}}
 {{- define "weir.mostPods" -}}
-{{ add 1 (ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled) }}
+{{ add 2 (ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled) }}
 {{- end }}
 
 {{/* A number as people write it: JSON has made 1000000 a float. */}}
@@ -55,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "weir.keys" -}}
 {{- $where := index . 0 }}
 {{- range $key, $value := index . 1 }}
-{{- if eq $key "password" }}{{ fail (printf "%s.password: passwords are in the user list (userlist or existingSecret), not in a ConfigMap" $where) }}{{ end }}
+{{- if eq $key "password" }}{{ fail (printf "%s.password: passwords are in the user list (userlist or existingSecret)" $where) }}{{ end }}
 {{- if not (regexMatch "^[a-z_]+$" $key) }}{{ fail (printf "%s.%s: no key of an entry has such a name" $where $key) }}{{ end }} {{ $key }}='{{ include "weir.oneLine" (list (printf "%s.%s" $where $key) $value) | replace "'" "''" }}'
 {{- end }}
 {{- end }}
@@ -124,17 +129,21 @@ pools_file = /run/weir/pools.ini
 {{/* What is said after installation. */}}
 {{- define "weir.notes" -}}
 {{- $pods := ternary .Values.autoscaling.maxReplicas .Values.replicaCount .Values.autoscaling.enabled }}
+{{- $most := include "weir.mostPods" . }}
 Weir serves {{ keys .Values.databases | sortAlpha | join ", " }} at {{ include "weir.fullname" . }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}.
 
 {{- if .Values.fleet.enabled }}
 Server connections: the pods share limits, and each user of a database has a pool; pool_size is all pods' together. See them: kubectl -n {{ .Release.Namespace }} exec deployment/{{ include "weir.fullname" . }} -- weir fleet
 {{- else }}
-Server connections: a pool_size is each pod's, and each user of a database has a pool; {{ $pods }} pods have up to {{ $pods }} times that.
+Server connections: a pool_size is each pod's, and each user of a database has a pool; {{ $pods }} pods have up to {{ $pods }} times that, and up to {{ $most }} times while an update rolls: a pod that starts, and one that ends.
 {{- range $name, $keys := .Values.databases }}
-  {{ $name }}: {{ with $keys.pool_size | default $.Values.settings.default_pool_size | default 20 }}{{ if kindIs "string" . }}{{ . }}{{ else }}{{ mul . $pods }}{{ end }}{{ end }} for one user
+  {{ $name }}: {{ with $keys.pool_size | default $.Values.settings.default_pool_size | default 20 }}{{ if kindIs "string" . }}{{ . }}{{ else }}{{ mul . $pods }} ({{ mul . $most }}){{ end }}{{ end }} for one user
 {{- end }}
 {{- end }}
-A pod ends within {{ add .Values.drain.delaySeconds .Values.drain.clientsSeconds .Values.drain.transactionsSeconds 10 }} s; no transaction that ends by then is interrupted.
+A pod ends within {{ include "weir.endSeconds" . }} s; no transaction that ends by then is interrupted. An update takes as long for each pod.
+{{- with list .Values.tlsSecret .Values.existingSecret .Values.panel.existingSecret | compact }}
+Pods read Secrets when they start. After a change of {{ join ", " . }}: kubectl -n {{ $.Release.Namespace }} rollout restart deployment/{{ include "weir.fullname" $ }}
+{{- end }}
 {{- if include "weir.hasPanel" . }}
 The panel: kubectl -n {{ .Release.Namespace }} port-forward service/{{ include "weir.fullname" . }} 8432, then http://127.0.0.1:8432
 {{- else }}
