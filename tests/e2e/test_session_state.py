@@ -312,7 +312,7 @@ def test_the_look_up_of_tables_waits_for_no_schema_change_and_deadlocks_with_non
             with pooler.connect() as client:
                 begun = time.monotonic()
                 assert client.execute("select 1").fetchone() == (1,)
-                assert time.monotonic() - begun < 2
+                assert time.monotonic() - begun < 20
                 time.sleep(1.2)  # PostgreSQL looks for a deadlock after a second of waiting.
                 owner.execute("drop view seen cascade")
                 owner.rollback()
