@@ -403,5 +403,5 @@ def test_members_are_known_to_the_process_that_takes_over(following, patroni, ly
     reboot(pooler)
     # A transaction may get another one, opened because the new process asks this one for what it has to know.
     assert client.execute("select inet_server_port()").fetchone() == (leader.port,)
-    assert server in [row["remote_pid"] for row in pooler.console("SHOW SERVERS")], "it was kept"
+    host.eventually(lambda: server in [row["remote_pid"] for row in pooler.console("SHOW SERVERS")])  # It was kept.
     assert pooler.value("select inet_server_port()") == leader.port
