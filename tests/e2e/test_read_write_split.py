@@ -18,10 +18,22 @@ from test_takeover import reboot
 pytestmark = [pytest.mark.weir_only, pytest.mark.every_version]
 
 
+def begin_on_a_standby(cluster, client):
+    """Which one: one that answers no probe within a second, on a busy machine, gets no reads until it does."""
+    def begins():
+        client.execute("begin read only")
+        place = where(cluster, client)
+        if place == "primary":
+            client.execute("rollback")
+        return place in STANDBYS and place
+
+    return host.eventually(begins)
+
+
 def test_reads_go_to_the_standbys_and_writes_to_the_primary(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client = ready(pooler, cluster)
-    assert {where(cluster, client) for _ in range(10)} == STANDBYS
+    host.eventually(lambda: {where(cluster, client) for _ in range(10)} == STANDBYS)
     with client.transaction():
         assert where(cluster, client) == "primary"
     assert where(cluster, client, "update t set b = {} where a = 1") == "primary"
@@ -29,9 +41,8 @@ def test_reads_go_to_the_standbys_and_writes_to_the_primary(weir, cluster):
     client.execute(f"update t set b = {number} where a = 1")
     assert client.execute("select b from t where a = 1").fetchone() == (number,)
     host.eventually(lambda: where(cluster, client) in STANDBYS)
-    client.execute("begin read only")
-    places = {where(cluster, client) for _ in range(3)}
-    assert len(places) == 1 and places < STANDBYS
+    place = begin_on_a_standby(cluster, client)
+    assert {where(cluster, client) for _ in range(2)} == {place}
     client.execute("commit")
 
 
@@ -189,16 +200,20 @@ def test_a_setting_of_the_session_decides(weir, cluster):
     client = ready(pooler, cluster)
     client.execute("set weir.route = 'primary'")
     assert {where(cluster, client) for _ in range(3)} == {"primary"}
-    assert where(cluster, client, "/* weir: standby */ select {}") in STANDBYS, "a comment comes first"
+    host.eventually(lambda: where(cluster, client, "/* weir: standby */ select {}") in STANDBYS)  # A comment comes first.
     client.execute("set weir.route = 'standby'")
-    assert where(cluster, client, "select {}, pg_backend_pid()") in STANDBYS
-    with client.transaction():
-        assert where(cluster, client) in STANDBYS
+    host.eventually(lambda: where(cluster, client, "select {}, pg_backend_pid()") in STANDBYS)
+
+    def in_a_transaction():
+        with client.transaction():
+            return where(cluster, client)
+
+    host.eventually(lambda: in_a_transaction() in STANDBYS)
     client.execute("/* weir: primary */ update t set b = 1 where a = 1")
     client.execute("reset weir.route")
     assert where(cluster, client, "select {}, pg_backend_pid()") == "primary"
     report = pooler.connect("app", options="-c weir.route=standby")
-    assert where(cluster, report, "select {}, pg_backend_pid()") in STANDBYS
+    host.eventually(lambda: where(cluster, report, "select {}, pg_backend_pid()") in STANDBYS)
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         report.execute("update t set b = 1 where a = 1")
 
@@ -296,17 +311,30 @@ def test_each_statement_of_the_corpus_goes_where_it_may_run(weir, cluster):
     pooler = weir(databases={"corpus": cluster.entry("read_consistency=eventual").replace("dbname=app", "")}, default_pool_size=4)
     watcher = ready(pooler, cluster, "corpus")
     reads = {"Read", "ReadOnlyTransaction", "HintStandby"}
-    marked = []
-    for group, kind, text in corpus.cases:
+
+    def ask(text):
         number = next(NUMBERS)
         with pooler.connect("corpus") as client:
             run(client, f"/* {number} */ {text}")
-        marked.append((number, group, kind, text))
+        return number
+
+    def logs():
+        return {name: server.log_text() for name, server in cluster.servers.items()}
+
+    def places_of(number, logs):
+        return {name for name, log in logs.items() if f"/* {number} */" in log}
+
+    marked = []
+    for group, kind, text in corpus.cases:
+        marked.append((ask(text), group, kind, text))
         if kind == "Write":
             knows(cluster, watcher)  # the schema may have changed
-    logs = {name: server.log_text() for name, server in cluster.servers.items()}
+    logged = logs()
     for number, group, kind, text in marked:
-        places = {name for name, log in logs.items() if f"/* {number} */" in log}
+        places = places_of(number, logged)
+        if kind in reads and places == {"primary"}:  # Both standbys may have been silent for a second, on a busy machine.
+            knows(cluster, watcher)
+            places = places_of(ask(text), logs())
         assert places or kind == "Session", (group, text)
         # What names a table that there is not is asked of the primary, too.
         assert places & STANDBYS if kind in reads else places <= {"primary"}, (group, kind, text, places)
@@ -315,8 +343,7 @@ def test_each_statement_of_the_corpus_goes_where_it_may_run(weir, cluster):
 def test_a_session_is_not_kept_on_a_standby(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client = ready(pooler, cluster)
-    client.execute("begin read only")
-    assert where(cluster, client) in STANDBYS
+    begin_on_a_standby(cluster, client)
     client.execute("declare c cursor with hold for select 1")
     # The error comes behind the answer to COMMIT: what the client makes of it depends on when it reads.
     with pytest.raises(psycopg.Error):
@@ -334,9 +361,7 @@ def test_a_session_is_not_kept_on_a_standby(weir, cluster):
 def test_a_takeover_keeps_transactions_on_their_standby(weir, cluster):
     pooler = weir(databases={"app": cluster.entry()}, default_pool_size=4)
     client, writer = ready(pooler, cluster), ready(pooler, cluster)
-    client.execute("begin read only")
-    place = where(cluster, client)
-    assert place in STANDBYS
+    place = begin_on_a_standby(cluster, client)
     reboot(pooler)
     assert where(cluster, client) == place
     client.execute("commit")
