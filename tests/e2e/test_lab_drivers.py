@@ -80,14 +80,14 @@ def test_pgbench_of_every_version(bench, database, version):
     if not (programs / "pgbench").exists():
         pytest.skip(f"no pgbench {version}: scripts/prepare-tests says why")
     words = ["--server", database, "--pg-bin", programs, "--workload", "select-only", "--scale", 1]
-    done = bench("compare", *words, "--pool-size", 2, *SHORT)
+    done = bench("compare", *words, "--pool-size", 2, *LONGER)
     assert f"pgbench (PostgreSQL) {version}." in done.record["generator"]["version"]
     assert_whole(done.record, ["direct", "weir"], ["select-only"])
 
 
 def test_every_workload_runs(bench, database):
     names = "tpcb-like simple-update select-only point-read read-write connect-storm idle-heavy slow-mix".split()
-    done = bench("compare", "--server", database, "--workload", ",".join(names), "--scale", 1, "--no-direct", *SHORT)
+    done = bench("compare", "--server", database, "--workload", ",".join(names), "--scale", 1, "--no-direct", *LONGER)
     assert_whole(done.record, ["weir"], names)
     (idle,) = runs(done.record)["weir", "idle-heavy"]
     assert idle["latency_us"]["percentiles"]["p50"] < 150_000, "what a client thinks is no latency"
@@ -123,7 +123,7 @@ def test_poolers_side_by_side(bench, database, pg, running):
     if PGBOUNCER.exists():
         words += ["--pooler", f"pgbouncer={PGBOUNCER}"]
         targets.append("pgbouncer")
-    done = bench("compare", *words, "--workload", "select-only", "--scale", 1, *SHORT)
+    done = bench("compare", *words, "--workload", "select-only", "--scale", 1, *LONGER)
     assert_whole(done.record, targets, ["select-only"])
     # Whoever may see its process accounts for a pooler that was there before.
     (run,) = runs(done.record)["running", "select-only"]
@@ -157,7 +157,7 @@ def test_a_server_that_wants_tls(bench, scratch, authorities, tmp_path):
         script = tmp_path / "encrypted.sql"
         script.write_text("SELECT 1 / ssl::int FROM pg_stat_ssl WHERE pid = pg_backend_pid();\n")
         uri = f"postgresql://alice@localhost:{server.port}/app?sslmode=verify-full&sslrootcert={root.cert}"
-        done = bench("replay", script, "--server", uri, "--pool-sizes", 2, *SHORT)
+        done = bench("replay", script, "--server", uri, "--pool-sizes", 2, *LONGER)
     finally:
         server.stop()
     assert_whole(done.record, ["direct", "weir"], ["encrypted"])
@@ -167,7 +167,7 @@ def test_a_server_by_its_unix_socket(bench, pg, database, tmp_path):
     script = tmp_path / "by_socket.sql"
     script.write_text("SELECT 1 / (client_addr IS NULL)::int FROM pg_stat_activity WHERE pid = pg_backend_pid();\n")
     uri = f"postgresql://alice@/{database.rsplit('/', 1)[1]}?host={pg.directory}&port={pg.port}"
-    done = bench("replay", script, "--server", uri, "--pool-sizes", 2, *SHORT)
+    done = bench("replay", script, "--server", uri, "--pool-sizes", 2, *LONGER)
     assert_whole(done.record, ["direct", "weir"], ["by_socket"])
 
 
@@ -185,7 +185,7 @@ def test_a_password_is_shown_nowhere(bench, pg, database):
     seen = []
     uri = f"postgresql://scramuser@127.0.0.1:{pg.port}/{name}"
     with Watch(secret, seen):
-        words = ["--server", uri, "--workload", "select-only", "--scale", 1, *SHORT]
+        words = ["--server", uri, "--workload", "select-only", "--scale", 1, *LONGER]
         done = bench("compare", *words, PGPASSWORD=secret)
     assert_whole(done.record, ["direct", "weir"], ["select-only"])
     assert seen == []
@@ -235,7 +235,7 @@ def test_tables_with_rows_are_used_and_never_dropped(bench, pg, database):
     done = bench("compare", *words)
     assert done.record["server"]["database"]["scale"] == 2 and not done.record["server"]["database"]["made"]
     # What writes leaves its rows beside those that were there.
-    bench("compare", "--server", database, "--workload", "tpcb-like", "--no-direct", *SHORT)
+    bench("compare", "--server", database, "--workload", "tpcb-like", "--no-direct", *LONGER)
     assert mine() == 1 and pg.value("select count(*) from pgbench_history", name) > 1
 
     refused = bench("compare", *words, "--scale", 3, status=1)
