@@ -29,7 +29,8 @@ def fleet(weir, pg, scratch):
     store = etcd.Etcd(scratch)
     made = Fleet(weir, pg, store)
     for name in NODES:
-        made.start(name, limit=LIMIT, fleet_nodes=len(NODES), max_client_conn=500)
+        # Of some seconds more than a busy machine leaves a node without a processor; with longer ones the nodes learn of each other later.
+        made.start(name, limit=LIMIT, fleet_nodes=len(NODES), fleet_lease_time=6, max_client_conn=500)
     made.joined(*NODES)
     yield made
     store.close()
