@@ -27,10 +27,10 @@ OF_OTHER_RPMS = {f"/usr/share/{name}" for name in ("licenses", "fish", "fish/ven
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """`packages(version)`: the directory of the packages of the programs that were built, under this version."""
+    """`packages(version)`: the directory of the packages of the programs that were built, under this version; by default that of the commit."""
     made = {}
 
-    def of(version):
+    def of(version=""):
         if version not in made:
             directory = tmp_path_factory.mktemp(f"packages-{version}")
             environment = {**os.environ, "WEIR_DIST_VERSION": version, "WEIR_DIST": str(directory), "WEIR_DIST_PROGRAMS": str(pooler.PROGRAM.parent)}
@@ -316,6 +316,19 @@ def test_the_rpm_package_takes_pgbouncers_place(booted, pg, packages, tmp_path):
     booted.run("rpm -e --nodeps weir-pgbouncer && rm -r /etc/pgbouncer && test ! -e /var/log/postgresql")
     rpm(of("0.2.1")[1])
     assert booted.run("stat -c '%U:%G %a' /etc/pgbouncer/*").stdout.split("\n")[:2] == ["postgres:postgres 640"] * 2, "samples"
+
+
+def test_packages_of_a_commit_after_a_release_are_later_than_it(packages):
+    release = re.search(r'^version = "(.*)"', (REPOSITORY / "Cargo.toml").read_text(), re.M)[1]
+    unreleased = re.search(r"^## Unreleased$.*?^## \d", (REPOSITORY / "CHANGELOG.md").read_text(), re.M | re.S)[0]
+    version = package(packages(), "weir").name.split("_")[1].removesuffix("-1")
+    if re.search("^- ", unreleased, re.M):
+        assert re.fullmatch(re.escape(release) + r"\+\d{12}\.[0-9a-f]{10}", version)
+        host.run(["dpkg", "--compare-versions", version, "gt", release])
+        host.run(["dpkg", "--compare-versions", version, "lt", release + ".1"])
+        assert any(f"-{version}-1" in file.name for file in packages().glob("weir-bench*.rpm"))
+    else:
+        assert version == release
 
 
 def test_lintian_finds_nothing(packages):
