@@ -3,7 +3,9 @@
 import contextlib
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 
 import host
@@ -139,6 +141,25 @@ def test_a_newer_primary_is_found_while_the_old_one_works(weir, probed):
     host.eventually(lambda: (summary(pooler)["state"], summary(pooler)["timeline"]) == ("two primaries", 2))
     primary.stop()
     host.eventually(lambda: summary(pooler)["state"] == "ok")
+
+
+def test_clients_get_to_the_next_primary_although_all_connections_wait_for_the_old_one(weir, probed):
+    """That one stands still: it is connected, and says nothing."""
+    primary, standby = probed
+    pooler = probing(weir, probed, default_pool_size=2, server_connect_timeout=4)
+    waiting, late = [pooler.connect() for _ in range(2)], pooler.connect()
+    for command in ("begin", "select 1", "commit"):
+        [client.execute(command) for client in waiting]
+    all_well(pooler, probed)
+    with stopped(primary), ThreadPoolExecutor(3) as threads:
+        lost = [threads.submit(client.execute, "select 1") for client in waiting]
+        host.eventually(lambda: sum(row["sv_active"] for row in pooler.console("SHOW POOLS")) == 2)
+        served = threads.submit(is_on, late, standby)
+        standby.promote()
+        for answer in lost:
+            with pytest.raises(psycopg.OperationalError, match="the primary that was left behind does not answer"):
+                answer.result(60)
+        assert served.result(60)
 
 
 def test_reconnect_forgets_a_primary_that_was_thrown_away(weir, probed):
