@@ -157,7 +157,7 @@ def test_clients_get_to_the_next_primary_although_all_connections_wait_for_the_o
         served = threads.submit(is_on, late, standby)
         standby.promote()
         for answer in lost:
-            with pytest.raises(psycopg.OperationalError, match="the primary that was left behind does not answer"):
+            with pytest.raises(psycopg.OperationalError, match="the server was left behind and does not answer"):
                 answer.result(60)
         assert served.result(60)
 

@@ -278,7 +278,7 @@ impl PoolRegistry for ProcessRegistry {
             let counts = self.new_counts(name, external.databases.get(name));
             if let Some((system, timeline)) = left_clusters.remove(name) {
                 // It cannot be refused: these counts know of no cluster yet.
-                let _ = counts.cluster.admit(system, Some(timeline));
+                let _ = counts.cluster.remember(system, Some(timeline));
             }
             counts.cluster.note_probed(probed_clusters.get(name).copied().unwrap_or_default());
             counts

@@ -196,7 +196,7 @@ impl Entry {
         let of = |system: u64| self.answers().filter(|answer| answer.system == system).count();
         let most = self.answers().map(|answer| of(answer.system)).max();
         let most = || self.answers().map(|answer| answer.system).find(|system| Some(of(*system)) == most);
-        self.majority(|_| true).or_else(most)
+        self.majority(|asked| self.counts(asked)).or_else(most)
     }
 
     /// The cluster that more than half of its hosts have last said that they belong to, as far as these questions count.
@@ -215,11 +215,15 @@ impl Entry {
 
     /// What is known by the questions since the entry's cluster was forgotten.
     fn told(&self) -> ProbedCluster {
-        let counts = |asked: Instant| self.forgotten.is_none_or(|forgotten| asked > forgotten);
         ProbedCluster {
-            majority: self.majority(counts).unwrap_or_default(),
-            primary: self.newest(|host| host.asked.is_some_and(counts)),
+            majority: self.majority(|asked| self.counts(asked)).unwrap_or_default(),
+            primary: self.newest(|host| host.asked.is_some_and(|asked| self.counts(asked))),
         }
+    }
+
+    /// The answer to a question of then says something of the entry's servers of now.
+    fn counts(&self, asked: Instant) -> bool {
+        self.forgotten.is_none_or(|forgotten| asked > forgotten)
     }
 
     fn newest(&self, counts: impl Fn(&Host) -> bool) -> Option<ProbedPrimary> {
@@ -508,6 +512,9 @@ mod tests {
         assert_eq!(known_hosts.rows()[0].system, 7, "although one of another cluster alone answers");
         known_hosts.forget(None);
         let later = now + Duration::from_secs(9);
+        let mut majority = |name, seen: &Seen| known_hosts.note(&place(name), seen, later)[0].1.majority;
+        assert_eq!(majority("a", &primary(9, 1, 1)), 0);
+        assert_eq!(known_hosts.rows()[0].system, 9, "the others have not answered since");
         let mut majority = |name, seen: &Seen| known_hosts.note(&place(name), seen, later)[0].1.majority;
         assert_eq!((majority("a", &standby(8, 1)), majority("c", &standby(8, 1))), (0, 8));
     }

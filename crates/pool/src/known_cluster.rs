@@ -47,6 +47,8 @@ pub struct ProbedPrimary {
 pub enum Mismatch {
     /// The others have another `system_identifier`, this one.
     OtherCluster(u64),
+    /// None was used yet, and more than half of the hosts have another, this one.
+    Minority(u64),
     /// There has been a primary on this timeline.
     OlderTimeline(u32),
 }
@@ -60,8 +62,16 @@ impl KnownCluster {
     pub fn admit(&self, system: u64, timeline: Option<u32>) -> Result<(), Mismatch> {
         let majority = self.majority.load(Ordering::Acquire);
         if majority != 0 && majority != system && self.known().is_none() {
-            return Err(Mismatch::OtherCluster(majority));
+            return Err(Mismatch::Minority(majority));
         }
+        self.remember(system, timeline)
+    }
+
+    /// The same whatever the hosts have answered: another process has used the server, or this one has, before the entry had no pool.
+    ///
+    /// # Errors
+    /// It is a mismatch: nothing is noted of it.
+    pub fn remember(&self, system: u64, timeline: Option<u32>) -> Result<(), Mismatch> {
         match self.system.compare_exchange(0, system, Ordering::AcqRel, Ordering::Acquire) {
             Err(known) if known != system => return Err(Mismatch::OtherCluster(known)),
             Ok(_) if self.probed_system.load(Ordering::Acquire) == system => {
@@ -71,6 +81,12 @@ impl KnownCluster {
         }
         let Some(timeline) = timeline else { return Ok(()) };
         let newest = self.timeline.fetch_max(timeline, Ordering::AcqRel);
+        let known = self.system.load(Ordering::Acquire);
+        if known != system && known != 0 {
+            // The probe has said meanwhile that it is another cluster, of which this timeline is none.
+            self.timeline.store(0, Ordering::Release);
+            return Err(Mismatch::OtherCluster(known));
+        }
         if newest > timeline { Err(Mismatch::OlderTimeline(newest)) } else { Ok(()) }
     }
 
@@ -95,7 +111,7 @@ impl KnownCluster {
         if let Some((system, 0)) = self.known()
             && majority != 0
         {
-            // Whatever it is by then, another thread has seen to it.
+            // Where it is another one by now, a thread has forgotten it.
             let _ = self.system.compare_exchange(system, majority, Ordering::AcqRel, Ordering::Acquire);
         }
         let ProbedPrimary { system, timeline } = primary.unwrap_or_default();
@@ -207,7 +223,7 @@ mod tests {
     fn the_majority_of_the_hosts_says_it_before_the_first_server() {
         let cluster = KnownCluster::default();
         cluster.note_probed(probed(7, None));
-        assert_eq!(cluster.admit(8, None), Err(Mismatch::OtherCluster(7)));
+        assert_eq!(cluster.admit(8, None), Err(Mismatch::Minority(7)));
         assert_eq!((cluster.known(), cluster.admit(7, Some(1))), (None, Ok(())));
         cluster.note_probed(probed(8, Some((8, 5))));
         assert_eq!(cluster.admit(8, Some(5)), Err(Mismatch::OtherCluster(7)), "a primary was used");

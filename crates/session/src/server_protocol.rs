@@ -304,7 +304,8 @@ impl ServerProtocol {
     }
 
     /// Requests are whole, and not all of them are answered. A COPY whose data is awaited is not whole.
-    pub(crate) fn is_answering(&self) -> bool {
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
         self.replies.awaits_ready() && !self.copy.is_reading()
     }
 

@@ -14,8 +14,11 @@ impl CloseWhenFree {
         let stays = match self.0 {
             // Its client has got that error.
             Some(CloseReason::SentFatal) => true,
-            // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind.
-            Some(CloseReason::ClusterForgotten) => reason != CloseReason::SentFatal && !reason.loses_writes(),
+            // What its login has to say is of other servers than the entry's. Only after a login it is known to be left behind; that
+            // the entry has another cluster now is no news.
+            Some(CloseReason::ClusterForgotten) => {
+                reason != CloseReason::SentFatal && reason != CloseReason::LeftBehind
+            }
             // Sessions end for it, and for no later reason; but after RECONNECT it may be a primary again.
             Some(known) if known.loses_writes() => {
                 reason != CloseReason::SentFatal
@@ -77,14 +80,14 @@ mod tests {
     #[test]
     fn a_reason_stays_if_more_depends_on_it() {
         use CloseReason::{
-            ClusterForgotten, ConfigurationChanged, Detached, LeftBehind, Promoted, SentFatal,
+            ClusterForgotten, ConfigurationChanged, Detached, LeftBehind, OtherCluster, Promoted, SentFatal,
         };
         assert_eq!(counts(&[]), None);
         assert_eq!(counts(&[Promoted, Detached]), Some(Detached));
         assert_eq!(counts(&[Promoted, ClusterForgotten, ConfigurationChanged]), Some(ClusterForgotten));
         assert_eq!(counts(&[ClusterForgotten, LeftBehind]), Some(LeftBehind));
         assert_eq!(counts(&[LeftBehind, ConfigurationChanged, Detached]), Some(LeftBehind));
-        assert_eq!(counts(&[LeftBehind, ClusterForgotten]), Some(ClusterForgotten));
+        assert_eq!(counts(&[LeftBehind, ClusterForgotten, OtherCluster]), Some(ClusterForgotten));
         assert_eq!(counts(&[Promoted, SentFatal, ClusterForgotten, LeftBehind]), Some(SentFatal));
     }
 }

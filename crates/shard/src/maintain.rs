@@ -25,7 +25,7 @@ use crate::{ConnId, cancel, client, draining, pending, server, servers, suspensi
 const NO_HOST: &str = "no host of this database is what its connections go to (failover_timeout)";
 
 /// What a client gets whose server was left behind and is silent.
-const LOST_PRIMARY: &str = "the primary that was left behind does not answer";
+const LOST: &str = "the server was left behind and does not answer";
 
 /// Between two looks.
 const TICK_US: u64 = 333_000;
@@ -216,9 +216,10 @@ impl ShardState {
         let Some(server) = self.core.conns.server(conn) else { return };
         if server.turn.is_some() {
             self.turn_goes_on(conn);
-        } else if matches!(server.phase, server::Phase::InternalQuery(_)) {
+        } else if matches!(server.phase, server::Phase::InternalQuery(_)) || is_left_behind(server) {
             overload::excuse_waits(&mut self.core, conn);
         }
+        note_turn(&mut self.core, conn);
         let Some(server) = self.core.conns.server(conn) else { return };
         let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };
         let user = self.core.config.user(&local_pool.user).map(|user| &**user);
@@ -230,8 +231,8 @@ impl ShardState {
                 let idle_in_block = server.protocol.in_block() && !server.protocol.is_busy();
                 let open = busy || server.protocol.in_block();
                 let dedicated = server.dedicated.is_some();
-                if !dedicated && self.is_lost(server, client) {
-                    return server_end::server_fault(&mut self.core, conn, LOST_PRIMARY);
+                if !dedicated && self.is_lost(server) {
+                    return server_end::server_fault(&mut self.core, conn, LOST);
                 }
                 let session = dedicated || local_pool.pool.limits.mode == settings::PoolMode::Session;
                 let reason = server.close_when_free.reason();
@@ -275,14 +276,12 @@ impl ShardState {
         }
     }
 
-    /// It is left behind, owes its client an answer, and has said nothing for so long that its host counts as gone: while it holds a place of the pool, no client of
-    /// that gets to the next primary.
-    fn is_lost(&self, server: &Server, client: ConnId) -> bool {
+    /// It is left behind, and has said nothing for so long that its host counts as gone: while it holds a place of the pool, no client of that gets to the next
+    /// primary.
+    fn is_lost(&self, server: &Server) -> bool {
         let limit_us = micros(self.core.config.global.server_connect_timeout);
-        server.close_when_free.reason().is_some_and(CloseReason::loses_writes)
-            && server.protocol.is_busy()
-            && !server.paused
-            && !is_sending(&self.core, client)
+        is_left_behind(server)
+            && owes_answer(server)
             && passed(self.core.now.mono_us, server.heard_us.max(server.query_us), limit_us)
     }
 
@@ -370,6 +369,25 @@ impl ShardState {
 }
 
 /// It has stopped in the middle of a message, or is still sending it.
+/// Clients of its pool wait for a failover, and not for the load.
+fn is_left_behind(server: &Server) -> bool {
+    server.close_when_free.reason().is_some_and(CloseReason::loses_writes)
+}
+
+/// The time that counts until a server is lost begins with its turn.
+fn note_turn(core: &mut Core, conn: ConnId) {
+    let now_us = core.now.mono_us;
+    if let Some(server) = core.conns.server_mut(conn).filter(|server| !owes_answer(server)) {
+        server.heard_us = now_us;
+    }
+}
+
+/// It is the server's turn, and not its client's, to read or to say something.
+fn owes_answer(server: &Server) -> bool {
+    let is_whole = server.protocol.is_answering() && server.protocol.boundary().is_some();
+    !server.paused && (is_whole || server.send_buffer_full)
+}
+
 fn is_sending(core: &Core, conn: ConnId) -> bool {
     let Some(client) = core.conns.client(conn) else { return false };
     let half_sent = client.server().is_some_and(|server| {

@@ -152,7 +152,7 @@ pub(crate) struct Server {
     pub(crate) query_us: u64,
     /// When the transaction that runs began.
     pub(crate) transaction_us: u64,
-    /// When it last sent something for its client, or was left behind.
+    /// When it last sent something for its client, or was left behind, or was seen to owe its client nothing.
     pub(crate) heard_us: u64,
     /// Where it was asked for: a cancel goes to the same unix socket.
     pub(crate) target: Target,

@@ -38,7 +38,8 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
         if let (Some(server), Some(reason)) = (core.server(conn), reason) {
             server.close_when_free.set(reason);
             server.heard_us = now_us;
-            if server.dedicated.is_none() {
+            let is_left = server.close_when_free.reason().is_some_and(CloseReason::loses_writes);
+            if is_left && server.dedicated.is_none() {
                 server.protocol.end_requests();
             }
         }
@@ -48,11 +49,14 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
 
 /// A client of this server sends more. If another thread, or the probe of hosts, has found a primary on a newer timeline since, the server gets nothing that begins anew.
 #[inline(never)]
-pub(crate) fn end_requests_if_old(server: &mut Server, local_pools: &LocalPools) {
+pub(crate) fn end_requests_if_old(server: &mut Server, local_pools: &LocalPools, now_us: u64) {
     let is_old = |timeline: u32| {
         local_pools.get(server.pool).is_some_and(|local_pool| local_pool.has_newer_primary(timeline))
     };
     if server.dedicated.is_none() && server.timeline().is_some_and(is_old) {
+        if !server.protocol.ends_requests() {
+            server.heard_us = now_us;
+        }
         server.close_when_free.set(CloseReason::LeftBehind);
         server.protocol.end_requests();
     }

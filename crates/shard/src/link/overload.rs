@@ -52,7 +52,7 @@ pub(crate) fn is_late(local_pool: &LocalPool, since_us: u64, now_us: u64) -> boo
     target_us > 0 && local_pool.pool.is_overloaded(since_us, target_us, STANDING_US, now_us)
 }
 
-/// A server of the pool runs a query of Weir's own, or has just answered it: clients that have come meanwhile have not waited for the load.
+/// A server of the pool runs a query of Weir's own, or has just answered it, or is left behind: clients that have come meanwhile have not waited for the load.
 #[inline]
 pub(crate) fn excuse_waits(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;

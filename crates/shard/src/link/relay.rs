@@ -141,7 +141,7 @@ fn forward_to_server(core: &mut Core, client_conn: ConnId, server_conn: ConnId, 
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let begins = begins_request(&server.protocol);
     if server.timeline().is_some() {
-        left_behind::end_requests_if_old(server, &core.local_pools);
+        left_behind::end_requests_if_old(server, &core.local_pools, now_us);
     }
     if client.deferred_begin.is_some() {
         let is_left_behind = server.protocol.ends_requests() && server.protocol.is_quiet();

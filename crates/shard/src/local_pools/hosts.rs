@@ -174,6 +174,11 @@ impl LocalPool {
                     "its system identifier is {system} and that of the others is {known}: RECONNECT {name} if it is to be used"
                 )
             }
+            Mismatch::Minority(majority) => {
+                format!(
+                    "its system identifier is {system} and that of most hosts is {majority}: take those out of the list, or stop them and RECONNECT {name}, if it is to be used"
+                )
+            }
             Mismatch::OlderTimeline(newest) => {
                 format!(
                     "it is on timeline {timeline} and there has been a primary on timeline {newest}: RECONNECT {name} if it is to be used"

@@ -138,7 +138,8 @@ impl Logins {
         // The thread that let it in may have had another configuration still.
         let Some(database) = core.config.database(&startup_request.database) else {
             core.pool_registry.forget_pool(&startup_request.database, &pool_user);
-            return client_end::fail_client(core, conn, sqlstate::ADMIN_SHUTDOWN, "database removed");
+            let text = format!("no such database: {}", startup_request.database);
+            return client_end::fail_client(core, conn, sqlstate::INVALID_CATALOG_NAME, &text);
         };
         let pool_id = pools::local_pool(core, &startup_request.database, &pool_user, &database);
         let greets = accepted.send;

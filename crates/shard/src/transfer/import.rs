@@ -131,7 +131,7 @@ fn import_cluster(local_pool: &LocalPool, fields: &Fields<'_>) {
     };
     if let Some(system) = fields.number(field::SYSTEM).filter(|_| is_same) {
         let newest = fields.small(field::NEWEST_TIMELINE).filter(|timeline| *timeline > 0);
-        _ = local_pool.pool.database().cluster.admit(system, newest);
+        _ = local_pool.pool.database().cluster.remember(system, newest);
     }
 }
 
@@ -398,6 +398,9 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     import_cluster(local_pool, fields);
     let identity = read_identity(fields);
     let left = identity.filter(|_| is_same).and_then(|identity| local_pool.reason_to_leave(identity));
+    // One that was to be closed there may be of the time before RECONNECT, which interrupts no session.
+    let was_to_close = fields.number(field::CLOSE) != Some(0);
+    let left = left.filter(|reason| *reason == CloseReason::LeftBehind || !was_to_close);
     if left.is_some() {
         protocol.end_requests(); // No client keeps it for its session.
     }

@@ -862,6 +862,7 @@ fn a_request_on_a_primary_that_was_left_behind_and_is_silent_ends() {
     world.pass(14_000);
     world.pass(500);
     assert!(!world.closed.contains(&old), "it may be a slow one");
+    world.query(client, "select 'it is kept for the next one'");
     let begun = message(|out| encode::notice(out, "NOTICE", "00000", "goes on"));
     world.receive(old, &begun);
     world.pass(14_000);
@@ -872,6 +873,69 @@ fn a_request_on_a_primary_that_was_left_behind_and_is_silent_ends() {
     let (new, _) = opening(&mut world);
     reports_as(&mut world, new, &PRIMARY, (CLUSTER, Some(2)));
     assert!(world.text(new).contains("select 2"));
+}
+
+#[test]
+fn a_copy_whose_data_the_client_owes_ends_no_sooner_than_it_would() {
+    let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+    let registry = Arc::new(OneShard::among(2));
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "copy t from stdin");
+    world.receive(old, b"G\0\0\0\x07\0\0\0");
+    registry.database("d").cluster.note_primary(CLUSTER, 2);
+    for _ in 0..60 {
+        world.pass(1_000);
+        world.receive(client, b"d\0\0\0\x06x\n");
+    }
+    assert!(!world.closed.contains(&old));
+    world.receive(client, b"c\0\0\0\x04");
+    world.pass(14_000);
+    assert!(!world.closed.contains(&old), "now it owes an answer");
+    world.pass(2_000);
+    assert!(world.closed.contains(&old));
+}
+
+/// Other hosts by RELOAD, of another cluster: what runs on those of before may end.
+#[test]
+fn other_hosts_end_no_session_on_those_of_before() {
+    let entry = |hosts| {
+        format!(
+            "session_state = off\n[databases]\nd = host={hosts} port=1 target_session_attrs=primary pool_size=2"
+        )
+    };
+    let mut world = World::new(&entry("a"));
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 'a long report'");
+    world.event(Event::Command(Command::Configure(crate::world::config(&entry("c")))));
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    let (new, _) = opening(&mut world);
+    reports_as(&mut world, new, &PRIMARY, (9_000, Some(5)));
+    (0..90).for_each(|_| world.pass(400));
+    assert!(!world.closed.contains(&old) && !world.closed.contains(&client));
+    world.answer(old, Status::Idle);
+    assert!(world.tags(client).contains('Z') && world.tags(old).contains('X'));
+}
+
+#[test]
+fn clients_that_wait_for_a_failover_are_not_refused_for_the_load() {
+    let entry = "session_state = off\nqueue_target = 0.05\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=1";
+    let registry = Arc::new(OneShard::among(2));
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    world.query(client, "select 1");
+    registry.database("d").cluster.note_primary(CLUSTER, 2);
+    world.pass(400);
+    let other = world.client(&[]);
+    world.query(other, "select 2");
+    world.sent.remove(&other);
+    (0..40).for_each(|_| world.pass(400));
+    assert!(world.closed.contains(&old), "{:?}", world.log);
+    assert!(!world.text(other).contains("53300"));
 }
 
 #[test]
@@ -911,7 +975,7 @@ fn a_client_that_comes_from_another_thread_has_the_entry_of_now() {
         to.event(Event::Adopted { conn, client });
         match went_to {
             Some(host) => assert_eq!(opening(&mut to).1, host),
-            None => assert!(to.closed.contains(&conn) && to.text(conn).contains("database removed")),
+            None => assert!(to.closed.contains(&conn) && to.text(conn).contains("no such database: far")),
         }
     }
 }
