@@ -208,18 +208,13 @@ impl ShardState {
     /// A server that serves, or should have answered by now.
     fn check_server(&mut self, conn: ConnId) {
         let now_us = self.core.now.mono_us;
-        let Some(server) = self.core.conns.server(conn) else { return };
-        let is_linked = matches!(server.phase, server::Phase::Linked(_));
-        if self.core.has_quotas && is_linked {
-            quotas::settle_linked(&mut self.core, conn);
-        }
+        look_at_linked(&mut self.core, conn);
         let Some(server) = self.core.conns.server(conn) else { return };
         if server.turn.is_some() {
             self.turn_goes_on(conn);
         } else if matches!(server.phase, server::Phase::InternalQuery(_)) || is_left_behind(server) {
             overload::excuse_waits(&mut self.core, conn);
         }
-        note_turn(&mut self.core, conn);
         let Some(server) = self.core.conns.server(conn) else { return };
         let Some(local_pool) = self.core.local_pools.get(server.pool) else { return };
         let user = self.core.config.user(&local_pool.user).map(|user| &**user);
@@ -374,11 +369,18 @@ fn is_left_behind(server: &Server) -> bool {
     server.close_when_free.reason().is_some_and(CloseReason::loses_writes)
 }
 
-/// The time that counts until a server is lost begins with its turn.
-fn note_turn(core: &mut Core, conn: ConnId) {
+/// The time that counts until a server is lost begins with its turn; and what its client uses is counted.
+fn look_at_linked(core: &mut Core, conn: ConnId) {
     let now_us = core.now.mono_us;
-    if let Some(server) = core.conns.server_mut(conn).filter(|server| !owes_answer(server)) {
+    let Some(server) = core.conns.server_mut(conn) else { return };
+    if !matches!(server.phase, server::Phase::Linked(_)) {
+        return;
+    }
+    if !owes_answer(server) {
         server.heard_us = now_us;
+    }
+    if core.has_quotas {
+        quotas::settle_linked(core, conn);
     }
 }
 
