@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// It has said that it ends, and its client with it or not.
-    pub(crate) fn has_sent_fatal(&mut self, ends_client: bool) {
+    pub(crate) fn note_fatal(&mut self, ends_client: bool) {
         self.close_when_free.set(CloseReason::SentFatal);
         self.has_ended_client |= ends_client;
     }

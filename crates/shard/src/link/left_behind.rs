@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use session::ServerIdentity;
 use wire::sqlstate;
 
 use crate::ConnId;
@@ -50,10 +51,11 @@ pub(crate) fn leave_old_primary(core: &mut Core, pool_id: PoolId) {
 /// A client of this server sends more. If another thread, or the probe of hosts, has found a primary on a newer timeline since, the server gets nothing that begins anew.
 #[inline(never)]
 pub(crate) fn end_requests_if_old(server: &mut Server, local_pools: &LocalPools, now_us: u64) {
-    let is_old = |timeline: u32| {
-        local_pools.get(server.pool).is_some_and(|local_pool| local_pool.has_newer_primary(timeline))
+    let is_old = |identity: ServerIdentity| {
+        let reason = local_pools.get(server.pool).and_then(|local_pool| local_pool.reason_to_leave(identity));
+        reason == Some(CloseReason::LeftBehind)
     };
-    if server.dedicated.is_none() && server.timeline().is_some_and(is_old) {
+    if server.dedicated.is_none() && server.identity.is_some_and(is_old) {
         if !server.protocol.ends_requests() {
             server.heard_us = now_us;
         }
@@ -108,8 +110,11 @@ pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, n
 pub(crate) fn end_dedicated(core: &mut Core, server_conn: ConnId, client_conn: ConnId) -> bool {
     let Some(server) = core.conns.server(server_conn) else { return false };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return false };
-    let known = server.close_when_free.reason().filter(|reason| reason.loses_writes());
-    let reason = known.or_else(|| local_pool.reason_to_leave(server.identity?));
+    let mut close_when_free = server.close_when_free;
+    if let Some(reason) = server.identity.and_then(|identity| local_pool.reason_to_leave(identity)) {
+        close_when_free.set(reason);
+    }
+    let reason = close_when_free.reason().filter(|reason| reason.loses_writes());
     let Some(reason) = reason.filter(|_| !server.protocol.in_block()) else { return false };
     server_end::close_server(core, server_conn, reason);
     client_end::fail_client(core, client_conn, sqlstate::ADMIN_SHUTDOWN, &reason.to_string());

@@ -422,7 +422,7 @@ fn step_to_client(
         client.restore_client_startup_values(&server.protocol, default_params);
     }
     if outcome.fatal {
-        server.has_sent_fatal(outcome.ends_client);
+        server.note_fatal(outcome.ends_client);
     }
     let took_us = now_us.saturating_sub(server.query_us);
     let needs_answer = client.routed.needs_answer(outcome.idle > 0);

@@ -921,6 +921,34 @@ fn other_hosts_end_no_session_on_those_of_before() {
 }
 
 #[test]
+fn other_hosts_end_no_session_pooling_and_no_replication_on_those_of_before() {
+    for (mode, parameters) in [("session", &[][..]), ("transaction", &[("replication", "database")][..])] {
+        let entry = |hosts| {
+            format!(
+                "session_state = off\n[databases]\nd = host={hosts} port=1 target_session_attrs=primary pool_mode={mode}"
+            )
+        };
+        let mut world = World::new(&entry("a"));
+        let client = world.client(parameters);
+        let (old, _) = opening(&mut world);
+        reports(&mut world, old, &PRIMARY);
+        world.query(client, "select 1");
+        world.answer(old, Status::Idle);
+        world.event(Event::Command(Command::Configure(crate::world::config(&entry("c")))));
+        let other = world.client(&[]);
+        world.query(other, "select 2");
+        let (new, _) = opening(&mut world);
+        reports_as(&mut world, new, &PRIMARY, (9_000, Some(5)));
+        for _ in 0..3 {
+            world.pass(400);
+            world.query(client, "select 1");
+            world.answer(old, Status::Idle);
+        }
+        assert!(!world.closed.contains(&client) && !world.tags(old).contains('X'), "{mode}");
+    }
+}
+
+#[test]
 fn clients_that_wait_for_a_failover_are_not_refused_for_the_load() {
     let entry = "session_state = off\nqueue_target = 0.05\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=1";
     let registry = Arc::new(OneShard::among(2));
