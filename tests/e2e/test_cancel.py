@@ -63,6 +63,35 @@ def test_a_cancel_of_a_waiting_client_hurts_nobody_who_has_a_server(weir):
         assert wire.kinds(replies) == "TDCZ" or wire.errors(replies)[0][0] == "57014"
 
 
+@pytest.mark.weir_only
+def test_a_cancel_behind_settings_that_go_in_front_of_the_query(weir, pg):
+    """PostgreSQL answers them with the query, which here ends by the cancel alone."""
+    pooler = weir(default_pool_size=1, session_state="virtual")
+    with wire.Raw(pooler.port).login(application_name="one") as one, wire.Raw(pooler.port).login(application_name="other") as other:
+        for raw in (one, other, one, other):
+            assert raw.simple("show application_name") == [["one" if raw is one else "other"]]
+        one.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        cancel(pooler, one)
+        assert wire.errors(one.read_until("Z"))[0][0] == "57014"
+        assert one.simple("show application_name") == [["one"]]
+        assert other.simple("show application_name") == [["other"]]
+
+
+@pytest.mark.weir_only
+def test_a_cancel_behind_a_begin_that_goes_in_front_of_the_query(weir, pg):
+    pooler = weir(default_pool_size=1, deferred_begin=1)
+    with wire.Raw(pooler.port).login() as raw:
+        raw.simple("begin")
+        raw.send(wire.query(SLEEP))
+        wait_until_runs(pg)
+        cancel(pooler, raw)
+        replies = raw.read_until("Z")
+        assert wire.errors(replies)[0][0] == "57014"
+        assert replies[-1].body == b"E", "the transaction has begun, and has failed"
+        raw.simple("rollback")
+
+
 def test_a_cancel_over_the_unix_socket(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login() as raw:

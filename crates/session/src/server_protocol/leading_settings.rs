@@ -54,7 +54,8 @@ impl ServerProtocol {
         if self.leading.is_some() { self.replies.leading_settings() } else { 0 }
     }
 
-    /// What was sent in front of the client's request is not answered: a cancel request would meet that.
+    /// What was sent in front of the client's request is not answered, as long as PostgreSQL keeps the answers back: until the request ends,
+    /// unless it sends more than 8 kB before. A cancel request could meet what was sent in front.
     #[must_use]
     pub fn is_led(&self) -> bool {
         matches!(self.replies.front(), Some(PendingReply::LeadingSetting | PendingReply::DeferredBegin))

@@ -23,7 +23,7 @@ use crate::effects::TlsRequest;
 use crate::link::{checkout, client_end, startup_values};
 use crate::local_pools::table::PoolId;
 use crate::server::Server;
-use crate::time::micros;
+use crate::time::{micros, passed};
 use crate::{Action, ConnId, Target, client};
 
 /// The cancel requests that a shard forwards to other processes of the group.
@@ -193,8 +193,12 @@ impl Cancels {
     }
 }
 
-/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One for a client whose settings, or whose deferred BEGIN, are on
-/// their way in front of its query waits until they are answered.
+/// Settings, or a deferred BEGIN, in front of a request are executed within this time. PostgreSQL keeps their answers until the request ends or
+/// its buffer of 8 kB is full (55.2.4), so that nothing says it.
+const LED_US: u64 = 500_000;
+
+/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One that could meet what was sent in front
+/// of its client's request waits.
 fn send_cancels(core: &mut Core, pool_id: PoolId) {
     loop {
         let waits = |conn: &&ConnId| !is_due(core, **conn);
@@ -223,7 +227,8 @@ fn send_cancels(core: &mut Core, pool_id: PoolId) {
 
 fn is_due(core: &Core, conn: ConnId) -> bool {
     let Some(Conn::Cancel(cancel_conn)) = core.conns.get(conn) else { return true };
-    !core.conns.find_server(cancel_conn.server.0).is_some_and(|server| server.protocol.is_led())
+    let Some(server) = core.conns.find_server(cancel_conn.server.0) else { return true };
+    !server.protocol.is_led() || passed(core.now.mono_us, server.query_us, LED_US)
 }
 
 /// A cancel that never got its turn is over.

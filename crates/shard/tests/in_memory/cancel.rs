@@ -227,6 +227,36 @@ fn a_server_released_meanwhile_keeps_no_client_waiting() {
     assert!(world.text(server).ends_with("select 1\0"));
 }
 
+/// PostgreSQL keeps the answers to settings in front of a request until the request ends, which it may do by a cancel alone.
+#[test]
+fn a_cancel_behind_settings_in_front_of_a_request_waits_for_no_answer() {
+    let mut world = World::new("default_pool_size = 1\nsession_state = virtual\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    world.query(client, "select 1");
+    world.receive(server, &done("SET", b"mine"));
+    world.answer(server, Status::Idle);
+    let other = world.client(&[("application_name", "other")]);
+    world.query(other, "select 1");
+    world.receive(server, &done("SET", b"other"));
+    world.answer(server, Status::Idle);
+    world.sent.clear();
+    world.query(client, "select pg_sleep(60)");
+    let asked = world.text(server);
+    assert!(
+        asked.contains("COMMIT") && asked.contains("pg_sleep"),
+        "settings and request in one write: {asked}"
+    );
+    cancel(&mut world, process_id, &secret);
+    assert!(world.connecting.is_empty(), "it could meet the settings");
+    world.pass(1_000);
+    let carrier = world.connected();
+    assert!(!world.sent[&carrier].is_empty(), "the request itself");
+    world.event(Event::HungUp { conn: carrier });
+    // One that comes later has nothing to wait for.
+    cancel(&mut world, process_id, &secret);
+    world.connected();
+}
+
 #[test]
 fn a_cancel_that_its_server_does_not_take_is_given_up_with_a_line() {
     let mut world = World::new("cancel_wait_timeout = 1");
