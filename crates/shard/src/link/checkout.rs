@@ -14,7 +14,7 @@ use crate::effects::{Effect, Next};
 use crate::link::{
     backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
     opening, overload, parameters, pins, positions, priority, quotas, relations, relay, routing, sequences,
-    server_end, session_state, shuffle, sql_statements, waits,
+    server_end, session_state, shuffle, sql_statements, startup_values, waits,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -208,7 +208,13 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     let server::Phase::Linked(client_conn) = server.phase else {
         return check_cancels_done(core, server_conn);
     };
-    if !server.protocol.is_quiet() || server.unsent {
+    if !server.protocol.is_quiet() {
+        return;
+    }
+    if server.unsent {
+        if server.protocol.session_is_to_be_asked() {
+            startup_values::restore_unsent(core, server_conn, client_conn);
+        }
         return;
     }
     server.protocol.mark_quiet();

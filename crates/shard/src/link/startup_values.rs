@@ -76,3 +76,12 @@ pub(crate) fn restore_late(core: &mut Core, server_conn: ConnId, client_conn: Co
     checkout::release(core, server_conn);
     restore_startup_values(core, server_conn, client_conn);
 }
+
+/// All is answered, and the driver has not said yet that all is sent: the client keeps its server until then. If the session is to be asked what
+/// it holds, that is done before the client's next request all the same, as it may have reset startup values that no server reports.
+#[cold]
+pub(crate) fn restore_unsent(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
+    if core.conns.find_client(client_conn).is_some_and(|client| client.startup.is_some()) {
+        restore_startup_values(core, server_conn, client_conn);
+    }
+}

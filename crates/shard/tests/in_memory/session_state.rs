@@ -364,3 +364,24 @@ fn a_kept_server_that_is_terminated_around_a_question_ends_its_client_in_postgre
         }
     }
 }
+
+/// An answer may be read before the kernel has said that the request is sent.
+#[test]
+fn a_startup_value_that_was_reset_is_set_before_the_next_request_though_output_counts_as_unsent() {
+    let (mut world, client, server) = beginning(ON);
+    world.query(client, "reset lock_timeout");
+    world.sent.clear();
+    let done = message(|out| {
+        encode::command_complete(out, "RESET");
+        encode::ready(out, Status::Idle);
+    });
+    world.event(Event::Received { conn: server, bytes: &done, unsent: true });
+    world.query(client, "select 2");
+    let asked = world.text(server);
+    assert!(asked.contains("pg_settings") && !asked.contains("select 2"), "{asked}");
+    world.event(Event::SendBufferEmpty { conn: server });
+    world.sent.clear();
+    world.receive(server, &holds(&[]));
+    let asked = world.text(server);
+    assert!(asked.contains("'lock_timeout','9s'") && asked.ends_with("select 2\0"), "{asked}");
+}
