@@ -114,6 +114,18 @@ def test_a_cancel_gets_through_a_full_pool(weir, pg):
         assert wire.errors(client.read_until("Z"))[0][0] == "57014"
 
 
+@pytest.mark.weir_only
+def test_cancels_get_through_where_the_reserve_is_in_use(weir, pg):
+    pooler = weir(default_pool_size=1, reserve_pool_size=2, reserve_pool_timeout=1, threads=1)
+    clients = [wire.Raw(pooler.port).login() for _ in range(3)]
+    for client in clients:
+        client.send(wire.query(SLEEP))
+    wait_until_runs(pg, 3)
+    for client in clients:
+        cancel(pooler, client)
+        assert wire.errors(client.read_until("Z"))[0][0] == "57014"
+
+
 def test_a_wrong_key_does_nothing(weir, pg):
     pooler = weir()
     with wire.Raw(pooler.port).login() as raw, Latch(pg) as latch:

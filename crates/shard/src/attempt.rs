@@ -16,6 +16,8 @@ pub(crate) struct Attempt {
     leading_replies: usize,
     /// The beginning of the answer, which says nothing yet.
     answer: Vec<u8>,
+    /// Its client has had it cancelled: no other server runs it, and what the standby says is the client's.
+    is_cancelled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,7 @@ impl Attempt {
     ) {
         self.request.clear();
         self.answer.clear(); // An attempt that was given up may have left some.
+        self.is_cancelled = false;
         if Attempt::may_have(request.len())
             && let Some(unread) = unread()
         {
@@ -86,6 +89,11 @@ impl Attempt {
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.state != State::Over
+    }
+
+    /// A cancel request came for it.
+    pub(crate) fn cancel(&mut self) {
+        self.is_cancelled = true;
     }
 
     /// The server leaves its client, or the answer is the client's.
@@ -124,14 +132,14 @@ impl Attempt {
                 Answer::Open
             }
             FirstAnswer::Open => Answer::Open,
-            FirstAnswer::Passed => {
-                self.state = if recorded { State::Recorded } else { State::Over };
-                Answer::Passed((!is_first).then(|| std::mem::take(&mut self.answer)))
-            }
-            FirstAnswer::Refused(refusal) => {
+            FirstAnswer::Refused(refusal) if !self.is_cancelled => {
                 self.state = State::Refused(refusal.cause);
                 let answer = if is_first { bytes.to_vec() } else { std::mem::take(&mut self.answer) };
                 Answer::Refused(refusal, answer)
+            }
+            FirstAnswer::Passed | FirstAnswer::Refused(_) => {
+                self.state = if recorded { State::Recorded } else { State::Over };
+                Answer::Passed((!is_first).then(|| std::mem::take(&mut self.answer)))
             }
         }
     }
@@ -145,6 +153,7 @@ impl Attempt {
     pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Option<Cause>)> {
         let cause = match std::mem::take(&mut self.state) {
             State::Over | State::Recorded => return None,
+            State::Open { .. } if self.is_cancelled => return None,
             State::Open { .. } => None,
             State::Refused(cause) => Some(cause),
         };

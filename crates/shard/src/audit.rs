@@ -220,7 +220,7 @@ impl Counted {
                 self.idle += usize::from(is_idle(server));
             }
             Conn::Cancel(cancel_conn) if cancel_conn.local_pool == index => {
-                self.cancels += u32::from(cancel_conn.sent);
+                self.cancels += u32::from(cancel_conn.has_turn());
             }
             _ => {}
         }

@@ -53,6 +53,8 @@ pub(crate) enum CloseReason<'a> {
     ResetFailed,
     /// It was released in the middle of something.
     Unclean,
+    /// A cancel request to it was given up after it was sent (`cancel_wait_timeout`): it may still meet what runs then.
+    CancelUnanswered,
     /// Its client has disconnected in the middle of something.
     ClientLeft,
     /// Its client did not arrive from the other process.
@@ -131,6 +133,7 @@ impl fmt::Display for CloseReason<'_> {
             CloseReason::UnexpectedBytes => "unexpected bytes from an idle server",
             CloseReason::ResetFailed => "server_reset_query failed",
             CloseReason::Unclean => "unclean server",
+            CloseReason::CancelUnanswered => "cancel request was not answered",
             CloseReason::ClientLeft => "client disconnect while server was not ready",
             CloseReason::ClientLost => "client was lost",
             CloseReason::TakenOver => "another process has taken over",

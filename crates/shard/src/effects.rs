@@ -31,6 +31,8 @@ pub(crate) enum Effect {
     LoginOver { id: u64, peer: Peer, was_unauthenticated: bool, login_bytes: u32 },
     /// A client is gone whose cancel request, which this connection carries, has not had its turn.
     CancelWithdrawn(ConnId),
+    /// A client has left this server while cancel requests for it are under way.
+    LeftWithCancels(ConnId),
     /// An internal query has ended; its result is for these.
     QueryOver { reply_to: Vec<ReplyTo>, result: ServerQueryResult },
     /// A startup packet was a cancel request.

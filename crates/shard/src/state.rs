@@ -10,7 +10,7 @@ use pool::PoolRegistry;
 use settings::Config;
 
 use crate::auth_query::AuthQueries;
-use crate::cancel::Cancels;
+use crate::cancel::{self, Cancels};
 use crate::console::Console;
 use crate::core::Core;
 use crate::draining;
@@ -76,6 +76,7 @@ impl ShardState {
                 self.logins.login_over_of(id, peer, was_unauthenticated, login_bytes);
             }
             Effect::CancelWithdrawn(carrier) => self.cancels.withdraw_cancel(&mut self.core, carrier),
+            Effect::LeftWithCancels(server) => cancel::drop_unsent(&mut self.core, server),
             Effect::QueryOver { reply_to, result } => {
                 self.auth_queries.deliver(&mut self.core, &reply_to, &result)
             }

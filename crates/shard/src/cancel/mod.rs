@@ -16,8 +16,9 @@ use wire::encode;
 
 use crate::cancel::peers::PeerPool;
 use crate::cancel_key::Key;
+use crate::close_reason::CloseReason;
 use crate::connections::Conn;
-use crate::connections::kinds::{CancelConn, CancelRequester, CancelTls};
+use crate::connections::kinds::{CancelConn, CancelRequester, CancelStage, CancelTls};
 use crate::core::Core;
 use crate::effects::TlsRequest;
 use crate::link::{checkout, client_end, startup_values};
@@ -150,6 +151,7 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
         _ => CancelTls::None,
     };
     server.cancels += 1;
+    server.attempt.cancel();
     let server = (server_conn, server.id);
     let cancel_conn = CancelConn {
         id: core.process.next_id(),
@@ -158,7 +160,7 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
         key,
         requester,
         since_us: now_us,
-        sent: false,
+        stage: CancelStage::Waits,
         closes: false,
         tls,
     };
@@ -197,26 +199,27 @@ impl Cancels {
 /// its buffer of 8 kB is full (55.2.4), so that nothing says it.
 const LED_US: u64 = 500_000;
 
-/// Opens as many cancel connections as there may be: with the servers, twice the size of the pool. One that could meet what was sent in front
-/// of its client's request waits.
+/// Opens as many cancel connections as there may be: as many as servers, of which there may be more than the size of the pool. One that could
+/// meet what was sent in front of its client's request waits.
 fn send_cancels(core: &mut Core, pool_id: PoolId) {
     loop {
         let waits = |conn: &&ConnId| !is_due(core, **conn);
         let Some(local_pool) = core.local_pools.get(pool_id) else { return };
         let led = local_pool.cancels_waiting.iter().take_while(waits).count();
         let Some(local_pool) = core.local_pools.get_mut(pool_id) else { return };
-        let most = local_pool.pool.size().saturating_mul(2);
-        if most > 0 && local_pool.cancels_active + local_pool.pool.open() >= most {
+        let size = local_pool.pool.size();
+        if size > 0 && local_pool.cancels_active >= size.max(local_pool.pool.open()) {
             return;
         }
         let Some(conn) = local_pool.cancels_waiting.remove(led) else { return };
         let Some(cancel_conn) = core.conns.cancel_conn(conn) else { continue };
-        let Some(target) = target_of(core, cancel_conn.server) else {
+        let server = cancel_conn.server;
+        let Some(target) = target_of(core, server).filter(|_| is_running(core, server)) else {
             drop_waiting(core, conn);
             continue;
         };
         if let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) {
-            cancel_conn.sent = true;
+            cancel_conn.stage = CancelStage::Connects;
         }
         if let Some(local_pool) = core.local_pools.get_mut(pool_id) {
             local_pool.cancels_active += 1;
@@ -229,6 +232,21 @@ fn is_due(core: &Core, conn: ConnId) -> bool {
     let Some(Conn::Cancel(cancel_conn)) = core.conns.get(conn) else { return true };
     let Some(server) = core.conns.find_server(cancel_conn.server.0) else { return true };
     !server.protocol.is_led() || passed(core.now.mono_us, server.query_us, LED_US)
+}
+
+/// The client has its answer and leaves this server: requests to cancel that are not sent have nothing left to cancel. Looks at every connection.
+#[cold]
+pub(crate) fn drop_unsent(core: &mut Core, server_conn: ConnId) {
+    let Some(server) = core.conns.find_server(server_conn) else { return };
+    let server = (server_conn, server.id);
+    let is_unsent =
+        |cancel_conn: &CancelConn| cancel_conn.server == server && cancel_conn.stage != CancelStage::Sent;
+    for conn in core.conns.ids(|conn| matches!(conn, Conn::Cancel(cancel_conn) if is_unsent(cancel_conn))) {
+        match core.conns.cancel_conn(conn).is_some_and(CancelConn::has_turn) {
+            true => close(core, conn),
+            false => drop_waiting(core, conn),
+        }
+    }
 }
 
 /// A cancel that never got its turn is over.
@@ -250,7 +268,7 @@ pub(crate) fn cancel_conn_connected(core: &mut Core, conn: ConnId) {
 /// A cancel connection's socket is gone: the next may have its turn.
 pub(crate) fn cancel_conn_closed(core: &mut Core, cancel_conn: &CancelConn) {
     if let Some(local_pool) = core.local_pools.get_mut(cancel_conn.local_pool)
-        && cancel_conn.sent
+        && cancel_conn.has_turn()
     {
         local_pool.cancels_active = local_pool.cancels_active.saturating_sub(1);
     }
@@ -295,19 +313,25 @@ pub(crate) fn cancel_over(core: &mut Core, requester: CancelRequester) {
 pub(crate) fn check_cancel_conn_deadline(core: &mut Core, conn: ConnId) {
     let (now_us, limit_us) = (core.now.mono_us, micros(core.config.global.cancel_wait_timeout));
     let Some(cancel_conn) = core.conns.cancel_conn(conn) else { return };
-    if !cancel_conn.sent {
+    if !cancel_conn.has_turn() {
         send_cancels(core, cancel_conn.local_pool);
     }
     let Some(Conn::Cancel(cancel_conn)) = core.conns.get_mut(conn) else { return };
     if limit_us == 0 || now_us.saturating_sub(cancel_conn.since_us) < limit_us || cancel_conn.closes {
         return;
     }
-    let (requester, sent) = (cancel_conn.requester, cancel_conn.sent);
+    let (requester, stage, server) = (cancel_conn.requester, cancel_conn.stage, cancel_conn.server);
     log_cancel_timeout(core, requester);
-    if sent {
-        return close(core, conn);
+    // What is sent is not taken back by the end of its connection.
+    if stage == CancelStage::Sent
+        && let Some(server) = server_to_cancel(core, server)
+    {
+        server.close_when_free.set(CloseReason::CancelUnanswered);
     }
-    drop_waiting(core, conn);
+    match stage {
+        CancelStage::Waits => drop_waiting(core, conn),
+        CancelStage::Connects | CancelStage::Sent => close(core, conn),
+    }
 }
 
 /// Closes the connection that carries a cancel request, unless it is being closed.
@@ -360,17 +384,22 @@ fn target_of(core: &Core, (conn, id): (ConnId, u64)) -> Option<Target> {
     Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
 }
 
+/// The server still runs something for its client.
+fn is_running(core: &Core, (conn, id): (ConnId, u64)) -> bool {
+    let server = core.conns.find_server(conn).filter(|server| server.id == id);
+    server.is_some_and(|server| server.client().is_some() && server.protocol.is_busy())
+}
+
 /// If the query still runs, cancel it.
 pub(crate) fn send_cancel(core: &mut Core, conn: ConnId) {
     let Some(cancel_conn) = core.conns.cancel_conn(conn) else { return };
-    let (server, key) = (cancel_conn.server, cancel_conn.key.clone());
-    let runs = server_to_cancel(core, server)
-        .is_some_and(|server| server.client().is_some() && server.protocol.is_busy());
-    if runs {
-        core.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
-    } else {
-        close(core, conn);
+    if !is_running(core, cancel_conn.server) {
+        return close(core, conn);
     }
+    let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) else { return };
+    cancel_conn.stage = CancelStage::Sent;
+    let key = &cancel_conn.key;
+    core.outbox.write(conn, |out| encode::cancel_request(out, key.0, &key.1));
 }
 
 /// Logs on the shard of the canceling client.

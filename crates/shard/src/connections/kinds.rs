@@ -23,12 +23,29 @@ pub(crate) struct CancelConn {
     /// The client that sent the request, to be closed when it is over: a connection here, or one on another shard.
     pub(crate) requester: CancelRequester,
     pub(crate) since_us: u64,
-    /// Its turn has come.
-    pub(crate) sent: bool,
+    pub(crate) stage: CancelStage,
     /// It is being closed.
     pub(crate) closes: bool,
     /// Whether it goes through TLS.
     pub(crate) tls: CancelTls,
+}
+
+impl CancelConn {
+    /// There is a connection for it, or will be.
+    pub(crate) fn has_turn(&self) -> bool {
+        self.stage != CancelStage::Waits
+    }
+}
+
+/// How far a cancel request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelStage {
+    /// Nothing was done yet.
+    Waits,
+    /// Its connection is opened, or secured.
+    Connects,
+    /// The request is sent: until PostgreSQL ends the connection it may still be carried out.
+    Sent,
 }
 
 /// A cancel goes through TLS where its server does.

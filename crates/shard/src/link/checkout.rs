@@ -236,8 +236,9 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     fair::end(server, &mut core.local_pools, now_us);
     server.unlink();
     let paused = server.paused;
-    if server.await_cancels(now_us) {
-        core.effects.server(server_conn);
+    match server.await_cancels(now_us) {
+        true => core.effects.server(server_conn),
+        false => core.effects.push(Effect::LeftWithCancels(server_conn)),
     }
     if paused {
         backpressure::resume_server(core, server_conn);
@@ -281,8 +282,9 @@ pub(crate) fn release_or_close(core: &mut Core, server_conn: ConnId) {
     if !server.protocol.is_quiet() || server.unsent {
         return server_end::close_server(core, server_conn, CloseReason::Unclean);
     }
-    if server.await_cancels(now_us) {
-        core.effects.server(server_conn);
+    match server.await_cancels(now_us) {
+        true => core.effects.server(server_conn),
+        false => core.effects.push(Effect::LeftWithCancels(server_conn)),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{Action, ConnId, server};
 /// Whether the cancel request that this connection carries has not had its turn.
 pub(crate) fn waits_for_turn(core: &Core, carrier: ConnId) -> bool {
     match core.conns.get(carrier) {
-        Some(Conn::Cancel(cancel_conn)) => !cancel_conn.sent,
+        Some(Conn::Cancel(cancel_conn)) => !cancel_conn.has_turn(),
         Some(Conn::PeerCancel(peer_cancel_conn)) => {
             peer_cancel_conn.turn.is_none() || peer_cancel_conn.is_one_of_many
         }

@@ -14,6 +14,7 @@ use session::{Channels, Listening};
 use crate::client::Client;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
+use crate::effects::Effect;
 use crate::link::{
     backpressure, checkout, fair, first_message, internal_query, listener, notify, pins, relay, server_end,
     session_state,
@@ -419,7 +420,9 @@ pub(crate) fn unlistened(core: &mut Core, server_conn: ConnId, has_failed: bool)
     }
     server.protocol.set_channels(Channels::default());
     // Half a notice may have come behind the answer.
-    if server.await_cancels(now_us) && server.protocol.is_quiet() && !server.unsent {
+    if !server.await_cancels(now_us) {
+        core.effects.push(Effect::LeftWithCancels(server_conn));
+    } else if server.protocol.is_quiet() && !server.unsent {
         core.effects.server(server_conn);
     }
 }

@@ -28,15 +28,15 @@ pub(crate) fn requester_row(core: &Core, cancel_conn: &CancelConn) -> Option<Soc
     Some(SocketRow {
         user: local_pool.user.to_string(),
         database: local_pool.database_name.to_string(),
-        state: if cancel_conn.sent { "active_cancel_req" } else { "waiting_cancel_req" },
-        link: if cancel_conn.sent { cancel_conn.id } else { 0 },
+        state: if cancel_conn.has_turn() { "active_cancel_req" } else { "waiting_cancel_req" },
+        link: if cancel_conn.has_turn() { cancel_conn.id } else { 0 },
         ..row
     })
 }
 
 /// A connection that carries a cancel request to a server.
 pub(crate) fn cancel_conn_row(core: &Core, cancel_conn: &CancelConn) -> Option<SocketRow> {
-    let local_pool = core.local_pools.get(cancel_conn.local_pool).filter(|_| cancel_conn.sent)?;
+    let local_pool = core.local_pools.get(cancel_conn.local_pool).filter(|_| cancel_conn.has_turn())?;
     let (conn, id) = cancel_conn.server;
     let remote = match core.conns.get(conn) {
         Some(Conn::Server(server)) if server.id == id => server.remote,

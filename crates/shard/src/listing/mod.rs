@@ -155,7 +155,7 @@ impl ShardState {
                 }
                 Conn::Cancel(cancel_conn) => {
                     if let Some(row) = rows.get_mut(&Some(cancel_conn.local_pool)) {
-                        let sent = u64::from(cancel_conn.sent);
+                        let sent = u64::from(cancel_conn.has_turn());
                         row.client_active_cancel += sent;
                         row.server_active_cancel += sent;
                         row.client_waiting_cancel += 1 - sent;

@@ -293,6 +293,69 @@ fn a_cancel_for_another_shard_is_given_up_with_a_line_there() {
     assert!(world.shard_messages.iter().any(is_told), "{:?}", world.shard_messages);
 }
 
+/// PostgreSQL may read it later, when the server runs something else.
+#[test]
+fn a_server_whose_cancel_was_given_up_after_it_was_sent_is_no_other_clients() {
+    let mut world = World::new("cancel_wait_timeout = 1\ndefault_pool_size = 1\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    world.query(client, "select 1");
+    world.receive(server, &done("SET", b"mine"));
+    let says = |line: &String| line.contains("S-") && line.contains("cancel request was not answered");
+    for is_sent in [false, true] {
+        cancel(&mut world, process_id, &secret);
+        let carrier = world.connecting.pop().unwrap();
+        if is_sent {
+            world.event(Event::Connected { conn: carrier, remote: None, local: None });
+        }
+        assert_eq!(world.sent.contains_key(&carrier), is_sent);
+        world.pass(1_400);
+        assert!(world.closed.contains(&carrier));
+        assert!(!world.log.iter().any(says), "its own client has it: {:?}", world.log);
+        world.answer(server, Status::Idle);
+        assert_eq!(world.log.iter().any(says), is_sent, "{:?}", world.log);
+        world.sent.remove(&server);
+        world.query(client, "select 1");
+        assert_eq!(world.text(server).ends_with("select 1\0"), !is_sent);
+    }
+}
+
+#[test]
+fn cancels_get_through_where_more_servers_are_open_than_the_pool_has_places() {
+    let mut world = World::new("default_pool_size = 1\nreserve_pool_size = 3\nreserve_pool_timeout = 1");
+    let clients: Vec<_> = (0..4).map(|_| greeted(&mut world, Version::V3_0)).collect();
+    for (client, ..) in &clients {
+        world.query(*client, "select pg_sleep(60)");
+    }
+    world.pass(1_100);
+    while !world.connecting.is_empty() {
+        world.server();
+        world.pass(400);
+    }
+    for (.., process_id, secret) in &clients {
+        cancel(&mut world, *process_id, secret);
+    }
+    assert_eq!(world.connecting.len(), 4, "one for each server");
+}
+
+#[test]
+fn cancels_that_are_not_sent_are_over_with_their_query() {
+    let mut world = World::new("default_pool_size = 1\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    world.query(client, "select 1");
+    world.receive(server, &done("SET", b"mine"));
+    let other = world.client(&[("application_name", "mine")]);
+    for _ in 0..3 {
+        cancel(&mut world, process_id, &secret);
+    }
+    assert_eq!(world.connecting.len(), 1, "the others wait for their turn");
+    world.query(other, "select 2");
+    assert_eq!(clients(&mut world).len(), 5);
+    world.answer(server, Status::Idle);
+    assert_eq!(clients(&mut world).len(), 2, "those that sent them are closed");
+    assert!(world.text(server).ends_with("select 2\0"), "nothing can meet the next query");
+    assert_eq!(world.connecting.len(), 1, "none is opened for the others");
+}
+
 /// The rows of SHOW CLIENTS.
 fn clients(world: &mut World) -> Vec<messages::SocketRow> {
     let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);

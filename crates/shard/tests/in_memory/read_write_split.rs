@@ -656,6 +656,33 @@ fn a_write_behind_a_repeated_read_that_a_quota_has_refused_is_known_to_be_one() 
     assert_eq!(split.query(READ), Some(0), "no standby is known to have it");
 }
 
+/// The primary does not run what its client has cancelled, whatever has become of the standby.
+#[test]
+fn a_read_that_was_cancelled_is_not_repeated() {
+    for is_lost in [false, true] {
+        let mut split = Split::new("");
+        let place = split.query(READ).unwrap();
+        let (standby, client) = (split.server(place), split.client);
+        let (request, subject) = (RequestId(1), messages::Subject::Clients);
+        split.world.event(Event::Command(Command::List { request, subject }));
+        let rows = split.world.reports.iter().find_map(|report| match report {
+            messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
+            _ => None,
+        });
+        let id = rows.unwrap()[0].id;
+        split.world.event(Event::Command(Command::CancelClient { request: RequestId(2), id }));
+        split.world.sent.clear();
+        if is_lost {
+            split.world.event(Event::HungUp { conn: standby });
+            assert!(split.world.text(client).contains("C08"), "its connection ends");
+        } else {
+            split.world.receive(standby, &[refusal("ERROR", "40001"), message(ready)].concat());
+            assert!(split.world.text(client).contains("C40001"));
+        }
+        assert!(place > 0 && !split.world.text(split.primary).contains(READ), "lost: {is_lost}");
+    }
+}
+
 #[test]
 fn a_standby_that_has_crashed_has_nothing_although_other_connections_to_it_seem_to_live() {
     let (mut split, second) = Split::reading_its_write();
