@@ -36,6 +36,8 @@ pub(crate) struct ReplyQueue {
     ends: bool,
     /// The names that entries are refused for, with their numbers.
     refused: VecDeque<(u64, Box<[u8]>)>,
+    /// The number behind the entries that a Flush of the client has followed.
+    flushed_before: u64,
     /// Something was pushed that the server does not answer, and the queue has not been empty since.
     has_local: bool,
     /// Bytes that Weir has written of its own accord, or kept, since the queue was last empty.
@@ -62,6 +64,7 @@ impl Default for ReplyQueue {
             answered,
             segment: 0,
             changes_before: 0,
+            flushed_before: 0,
             most,
             is_held: false,
             ends: false,
@@ -219,6 +222,16 @@ impl ReplyQueue {
     pub(crate) fn awaits_ready(&self) -> bool {
         let mut newest = self.queue.iter().rev().skip_while(|pending| **pending == PendingReply::CopyEnd);
         newest.next().is_some_and(|pending| pending.ends_with_ready())
+    }
+
+    /// The client sends Flush: what was asked before it is answered without a further message.
+    pub(crate) fn note_flush(&mut self) {
+        self.flushed_before = self.next_number();
+    }
+
+    /// The server answers the oldest entry without a further message: that ends with ReadyForQuery, or one behind it does, or Flush has followed it.
+    pub(crate) fn owes_answer(&self) -> bool {
+        self.end_with_ready() || self.answered < self.flushed_before
     }
 
     /// The number of the entry that is pushed next.
@@ -381,7 +394,7 @@ impl ReplyQueue {
                 PendingReply::CopyEnd => begun.ended = true,
                 _ => {
                     begun.refuses = true;
-                    return begun;
+                    break;
                 }
             }
             self.queue.remove(1);
@@ -390,6 +403,8 @@ impl ReplyQueue {
                 return begun;
             }
         }
+        // A Flush from before the copy has been answered with its beginning, and makes the server say nothing of its end.
+        self.flushed_before = 0;
         begun
     }
 }
@@ -462,6 +477,41 @@ mod tests {
             answering.push(queue.answering_segment());
         }
         assert_eq!(answering, [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn an_answer_is_owed_behind_flush_and_before_a_ready() {
+        let (mut queue, mut transaction) = (ReplyQueue::default(), TransactionStatus::new(Status::Idle));
+        let mut push = |queue: &mut ReplyQueue, pending| queue.push(pending, transaction.asked());
+        push(&mut queue, PendingReply::Parse);
+        assert!(!queue.owes_answer());
+        queue.note_flush();
+        push(&mut queue, PendingReply::Bind);
+        assert!(queue.owes_answer());
+        queue.pop();
+        assert!(!queue.owes_answer(), "Bind is behind it");
+        push(&mut queue, PendingReply::Sync);
+        push(&mut queue, PendingReply::Parse);
+        assert!(queue.owes_answer());
+    }
+
+    #[test]
+    fn of_a_copy_the_end_is_owed_only_by_a_flush_behind_it() {
+        let flushed_behind = |entries: &[PendingReply], flushed| {
+            let mut queue = replies(&[]);
+            let mut transaction = TransactionStatus::new(Status::Idle);
+            for (place, pending) in entries.iter().enumerate() {
+                queue.push(*pending, transaction.asked());
+                if place == flushed {
+                    queue.note_flush();
+                }
+            }
+            queue.copy_in();
+            queue.owes_answer()
+        };
+        assert!(!flushed_behind(&[PendingReply::Execute], 0));
+        assert!(!flushed_behind(&[PendingReply::Execute, PendingReply::CopyEnd], 0));
+        assert!(flushed_behind(&[PendingReply::Execute, PendingReply::CopyEnd], 1));
     }
 
     #[test]

@@ -308,7 +308,9 @@ impl Step<'_, '_> {
             tag::COPY_DONE | tag::COPY_FAIL => self.end_copy(),
             tag::TERMINATE => return RequestAction::Stop(RequestOutcome::Terminate),
             tag::PASSWORD => return RequestAction::Stop(ClientFault::PasswordAfterLogin.into()),
-            tag::COPY_DATA | tag::FLUSH => {}
+            tag::COPY_DATA => {}
+            tag::FLUSH if self.executes() => self.server.replies.note_flush(),
+            tag::FLUSH => {}
             other => {
                 if let Some(fault) = unknown(other) {
                     return RequestAction::Stop(fault.into());

@@ -309,6 +309,12 @@ impl ServerProtocol {
         self.replies.awaits_ready() && !self.copy.is_reading()
     }
 
+    /// It is the server's turn: it has read all that it needs to answer the oldest request, and more than COPY data is awaited.
+    #[must_use]
+    pub fn owes_answer(&self) -> bool {
+        self.replies.owes_answer() && !self.copy.is_reading()
+    }
+
     /// A stream runs in both directions (CopyBoth).
     #[must_use]
     pub fn is_copy_both(&self) -> bool {

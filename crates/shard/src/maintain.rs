@@ -386,7 +386,7 @@ fn look_at_linked(core: &mut Core, conn: ConnId) {
 
 /// It is the server's turn, and not its client's, to read or to say something.
 fn owes_answer(server: &Server) -> bool {
-    let is_whole = server.protocol.is_answering() && server.protocol.boundary().is_some();
+    let is_whole = server.protocol.owes_answer() && server.protocol.boundary().is_some();
     !server.paused && (is_whole || server.send_buffer_full)
 }
 

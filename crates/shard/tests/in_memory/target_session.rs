@@ -875,6 +875,81 @@ fn a_request_on_a_primary_that_was_left_behind_and_is_silent_ends() {
     assert!(world.text(new).contains("select 2"));
 }
 
+/// The requests of an extended query, up to but without what makes the server answer them.
+fn unfinished_request() -> Vec<u8> {
+    message(|out| {
+        encode::parse(out, b"", b"select 1", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+    })
+}
+
+#[test]
+fn a_client_that_waits_behind_flush_on_a_primary_that_was_left_behind_and_is_silent_ends() {
+    let flush = message(encode::flush);
+    let more = message(|out| encode::bind_simple(out, b"", b"", &[]));
+    let query = message(|out| encode::query(out, b"select 1"));
+    for (name, request) in [
+        ("behind Flush", [unfinished_request(), flush.clone()].concat()),
+        ("with more behind it", [unfinished_request(), flush, more].concat()),
+        ("behind a query", [query, unfinished_request()].concat()),
+    ] {
+        let registry = Arc::new(OneShard::among(2));
+        let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+        let mut world = World::beside(Arc::clone(&registry), entry);
+        let client = world.client(&[]);
+        let old = is_used(&mut world, "a:1", &PRIMARY);
+        world.receive(client, &request);
+        world.pass(60_000);
+        registry.database("d").cluster.note_primary(CLUSTER, 2);
+        world.pass(14_000);
+        assert!(!world.closed.contains(&old), "{name}: it may be a slow one");
+        world.pass(2_000);
+        world.pass(16_000);
+        assert!(world.closed.contains(&old) && world.text(client).contains("08006"), "{name}");
+    }
+}
+
+#[test]
+fn a_client_that_is_owed_no_answer_by_a_primary_that_was_left_behind_goes_on() {
+    let flush = message(encode::flush);
+    let answered = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "SELECT 1");
+    });
+    let copied = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::copy_in(out, 0, 1);
+    });
+    let copy_done = message(encode::copy_done);
+    for (name, request, answer, behind) in [
+        ("nothing asks for an answer", unfinished_request(), vec![], vec![]),
+        ("all is answered", [unfinished_request(), flush.clone()].concat(), answered.clone(), vec![]),
+        (
+            "more is sent without Flush",
+            [unfinished_request(), flush.clone()].concat(),
+            answered,
+            unfinished_request(),
+        ),
+        ("a copy reads", [unfinished_request(), flush.clone()].concat(), copied.clone(), vec![]),
+        ("a copy has ended", [unfinished_request(), flush].concat(), copied, copy_done),
+    ] {
+        let registry = Arc::new(OneShard::among(2));
+        let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+        let mut world = World::beside(Arc::clone(&registry), entry);
+        let client = world.client(&[]);
+        let old = is_used(&mut world, "a:1", &PRIMARY);
+        world.receive(client, &request);
+        world.receive(old, &answer);
+        world.receive(client, &behind);
+        registry.database("d").cluster.note_primary(CLUSTER, 2);
+        (0..90).for_each(|_| world.pass(400));
+        assert!(!world.closed.contains(&old) && !world.closed.contains(&client), "{name}");
+    }
+}
+
 #[test]
 fn a_copy_whose_data_the_client_owes_ends_no_sooner_than_it_would() {
     let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
