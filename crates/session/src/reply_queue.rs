@@ -111,6 +111,12 @@ impl ReplyQueue {
         (self.most, self.ends) = (0, true);
     }
 
+    /// The opposite of [`ReplyQueue::end`].
+    pub(crate) fn resume(&mut self) {
+        self.ends = false;
+        self.most = if self.is_held { 0 } else { UNANSWERED_MAX };
+    }
+
     #[inline]
     pub(crate) fn ends(&self) -> bool {
         self.ends

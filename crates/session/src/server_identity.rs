@@ -1,10 +1,13 @@
-//! Which cluster a server belongs to, and which timeline a primary is on: asked during its login, where an entry wants a certain role.
+//! Which cluster a server belongs to, and which timeline a primary is on: asked during its login, where an entry wants a certain role, and later of a session
+//! that its client keeps.
 //!
 //! Owns the query and what its row means (PostgreSQL: System Information Functions, `pg_control_system`; Backup Control Functions, `pg_walfile_name`).
 
 use wire::backend;
 
 use crate::internal_result::Row;
+use crate::prepared::{NO_STATEMENT, server_name};
+use crate::{Boundary, PendingReply, ServerProtocol};
 
 /// `system_identifier` of the control file, and the first eight digits of the name of the file that a primary writes to, which are its timeline; a standby has
 /// none of its own.
@@ -25,6 +28,31 @@ impl ServerIdentity {
     #[must_use]
     pub fn read(row: &Row) -> Option<ServerIdentity> {
         of_columns(row.iter().map(Option::as_deref))
+    }
+}
+
+impl ServerProtocol {
+    /// Appends [`QUERY`] for a session that its client goes on with: a statement without a name stays as it is. [`ServerIdentity::read`] reads the row of
+    /// [`ServerProtocol::take_internal_result`].
+    pub fn send_identity_query(&mut self, _at: Boundary, out: &mut Vec<u8>) {
+        let name = server_name(NO_STATEMENT);
+        wire::encode::close(out, b'S', &name);
+        wire::encode::parse(out, &name, QUERY.as_bytes(), &[]);
+        wire::encode::bind_simple(out, b"", &name, &[]);
+        wire::encode::execute(out, b"", 0);
+        wire::encode::sync(out);
+        self.owe(PendingReply::InternalQuery);
+        // By itself: behind an error the server skips what comes before Sync.
+        wire::encode::close(out, b'S', &name);
+        wire::encode::sync(out);
+        self.owe(PendingReply::InternalQuery);
+        self.internal.begin_result();
+    }
+
+    /// The same for a WAL sender, which takes simple queries only.
+    pub fn send_simple_identity_query(&mut self, at: Boundary, out: &mut Vec<u8>) {
+        self.send_internal_query(at, out, QUERY);
+        self.internal.begin_result();
     }
 }
 

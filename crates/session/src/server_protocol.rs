@@ -345,6 +345,12 @@ impl ServerProtocol {
         self.replies.end();
     }
 
+    /// The opposite of [`ServerProtocol::end_requests`], for a server that is quiet.
+    pub fn resume_requests(&mut self) {
+        self.replies.resume();
+        self.gate.open();
+    }
+
     /// [`ServerProtocol::end_requests`] was called.
     #[must_use]
     pub fn ends_requests(&self) -> bool {

@@ -10,12 +10,12 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::deferred_begin::DeferredBegin;
 use crate::link::{
-    checkout, client_end, fleet, internal_query, listener, opening, overload, pins, quotas, sequences,
-    server_end, shares,
+    checkout, client_end, fleet, identity, internal_query, listener, opening, overload, pins, quotas,
+    sequences, server_end, shares,
 };
 use crate::local_pools::table::PoolId;
 use crate::pools::{auto_size, standbys, unused};
-use crate::server::{InternalQuery, Server};
+use crate::server::{IdentityCheck, InternalQuery, Server};
 use crate::state::ShardState;
 use crate::time::{micros, passed};
 use crate::transfer::export;
@@ -173,10 +173,15 @@ impl ShardState {
         }
     }
 
-    /// It could not be found out what the session of an idle client holds: it is tried again, so that the client does not keep its server.
+    /// It could not be found out what the session of an idle client holds: it is tried again, so that the client does not keep its server. The same of what the
+    /// server is.
     fn ask_session_again(&mut self, conn: ConnId) {
-        let Some(server) = self.core.conns.server(conn) else { return };
-        if server.protocol.session_is_to_be_asked() && server.protocol.is_quiet() {
+        let Some(server) = self.core.server(conn) else { return };
+        if server.identity_check == IdentityCheck::Failed {
+            identity::require(server);
+        }
+        let is_to_be_asked = server.protocol.session_is_to_be_asked() || identity::is_due(server);
+        if is_to_be_asked && server.protocol.is_quiet() {
             checkout::release(&mut self.core, conn);
         }
     }

@@ -72,12 +72,27 @@ pub(crate) enum InternalQuery {
     Position(u64),
     /// It is asked which names decide what only reads, for its pool.
     RoutingNames,
+    /// It is asked what it is, which it has not said at its login; None if it has no client.
+    Identity(Option<ConnId>),
     /// DISCARD ALL, before this internal client's query.
     Freshen(ConnId),
     /// `connect_query` runs again after that.
     ConnectQuery(ConnId),
     /// It answers this question of Weir's own.
     Ask(ConnId),
+}
+
+/// Whether a server is to say what it is although it has logged in already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IdentityCheck {
+    #[default]
+    NotNeeded,
+    /// Before its next request.
+    Due,
+    /// It has met an error that may pass.
+    Failed,
+    /// It has said so, or may not be asked.
+    Done,
 }
 
 /// What has used a server since its login or its last DISCARD ALL.
@@ -114,8 +129,10 @@ pub(crate) struct Server {
     pub(crate) internal_error: Option<Vec<u8>>,
     /// The backend's process id and secret, for cancels.
     pub(crate) key: Option<(u32, Vec<u8>)>,
-    /// What it was at its login, where that was asked and answered (`target_session_attrs`).
+    /// What it was at its login, or when it was asked later, where that was answered (`target_session_attrs`).
     pub(crate) identity: Option<ServerIdentity>,
+    /// Whether that is asked for now.
+    pub(crate) identity_check: IdentityCheck,
     /// What its client has asked for, where that may be repeated elsewhere.
     pub(crate) attempt: Attempt,
     /// It is being closed, and its pool counts it so.
@@ -185,6 +202,7 @@ impl Server {
                 | InternalQuery::Restore(client)
                 | InternalQuery::Sequences(client)
                 | InternalQuery::HandOver(client)
+                | InternalQuery::Identity(Some(client))
                 | InternalQuery::SessionState { client: Some(client), .. },
             ) => Some(client),
             _ => None,
@@ -284,6 +302,7 @@ impl Server {
                 | InternalQuery::Restore(_)
                 | InternalQuery::Sequences(_)
                 | InternalQuery::SessionState { .. }
+                | InternalQuery::Identity(Some(_))
                 | InternalQuery::HandOver(_)
                 | InternalQuery::Freshen(_)
                 | InternalQuery::ConnectQuery(_)

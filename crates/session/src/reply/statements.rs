@@ -229,7 +229,8 @@ impl Step<'_, '_> {
                 self.server.statements.answered(statement, false);
                 ReplyAction::Swallow
             }
-            Some(PendingReply::Marker) => ReplyAction::Swallow, // Its ReadyForQuery ends it.
+            // Its ReadyForQuery ends it.
+            Some(PendingReply::Marker | PendingReply::InternalQuery) => ReplyAction::Swallow,
             Some(PendingReply::DeferredBegin | PendingReply::LeadingSetting) => self.in_front_step(),
             _ => ReplyAction::Fault(ServerFault::OutOfStep(header.tag)),
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use messages::{CacheNews, Command, RequestId, ShardId, ShardMessage, ShutdownMode};
-use settings::{Config, Database, HostChange, PoolMode};
+use settings::{Config, Database, HostChange, PoolMode, TargetSessionAttrs};
 use tls::TlsConfig;
 use wire::sqlstate;
 
@@ -14,8 +14,8 @@ use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::connections::kinds::{CancelRequester, ReplyTo};
 use crate::link::{
-    checkout, client_end, fair, fleet, greet, internal_query, opening, permits, pins, quotas, server_end,
-    server_waits, shares,
+    checkout, client_end, fair, fleet, greet, identity, internal_query, opening, permits, pins, quotas,
+    server_end, server_waits, shares,
 };
 use crate::local_pools::local_pool::limits;
 use crate::local_pools::serves::Split;
@@ -374,9 +374,9 @@ impl ShardState {
         let password_changed =
             self.core.config.secrets.get(&*local_pool.user) != old.secrets.get(&*local_pool.user);
         let hosts = HostChange::between(&local_pool.database, &database);
-        let changed = needs_new_servers(&local_pool.database, &database) || hosts == HostChange::Others;
+        let renewed = reason_to_renew(&local_pool.database, &database, hosts);
         local_pool.hosts_changed(hosts);
-        if changed {
+        if renewed.is_some() {
             let is_other = hosts == HostChange::Others || local_pool.database.dbname != database.dbname;
             self.core.query_caches.note_other_servers(&local_pool.database_name, is_other);
         }
@@ -400,13 +400,10 @@ impl ShardState {
         if password_changed {
             (local_pool.keys, local_pool.password, local_pool.found) = (None, None, None);
         }
-        if changed {
+        if let Some(reason) = renewed {
             local_pool.server_greeting = None;
-            let reason = match hosts {
-                HostChange::Others => CloseReason::ClusterForgotten,
-                _ => CloseReason::ConfigurationChanged,
-            };
             self.renew_servers(index, reason);
+            identity::require_of_all(&mut self.core, index);
         } else if mode_changed {
             // What clients of one mode leave on a server is not for those of the other. It is the same with `session_state`.
             self.renew_servers(index, CloseReason::ModeChanged);
@@ -476,6 +473,15 @@ impl ShardState {
         self.core.administration.answer_when(request, PendingKind::ObsoleteClosed(database));
         pending::paused_progress(&mut self.core);
     }
+}
+
+/// Why the servers of an altered entry are replaced, if they are. Where no server was asked what it is, nothing is known of their cluster.
+fn reason_to_renew(old: &Database, new: &Database, hosts: HostChange) -> Option<CloseReason<'static>> {
+    let asks = |entry: &Database| entry.target_session_attrs != TargetSessionAttrs::Any;
+    if hosts == HostChange::Others || asks(new) && !asks(old) {
+        return Some(CloseReason::ClusterForgotten);
+    }
+    needs_new_servers(old, new).then_some(CloseReason::ConfigurationChanged)
 }
 
 /// The servers of an altered entry are on another database, or logged in as another user.

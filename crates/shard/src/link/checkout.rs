@@ -12,9 +12,9 @@ use crate::close_reason::CloseReason;
 use crate::core::Core;
 use crate::effects::{Effect, Next};
 use crate::link::{
-    backpressure, client_end, fair, first_message, greet, internal_query, left_behind, login_server, notify,
-    opening, overload, parameters, pins, positions, priority, quotas, relations, relay, routing, sequences,
-    server_end, session_state, shuffle, sql_statements, startup_values, waits,
+    backpressure, client_end, fair, first_message, greet, identity, internal_query, left_behind,
+    login_server, notify, opening, overload, parameters, pins, positions, priority, quotas, relations, relay,
+    routing, sequences, server_end, session_state, shuffle, sql_statements, startup_values, waits,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -219,7 +219,11 @@ pub(crate) fn release(core: &mut Core, server_conn: ConnId) {
     }
     server.protocol.mark_quiet();
     if server.mode(&core.local_pools) == Some(PoolMode::Session) {
-        if server.dedicated.is_some() && left_behind::end_dedicated(core, server_conn, client_conn) {
+        let is_dedicated = server.dedicated.is_some();
+        if identity::is_due(server) && identity::ask(core, server_conn, Some(client_conn)) {
+            return;
+        }
+        if is_dedicated && left_behind::end_dedicated(core, server_conn, client_conn) {
             return;
         }
         return notify::flush_ready(core, client_conn);
@@ -349,7 +353,11 @@ pub(crate) fn internal_query_over(core: &mut Core, server_conn: ConnId) {
 #[inline(always)]
 fn serve_next(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;
-    let Some(pool_id) = core.server(server_conn).map(|server| server.pool) else { return };
+    let Some(server) = core.conns.find_server(server_conn) else { return };
+    let pool_id = server.pool;
+    if identity::is_due(server) && identity::ask(core, server_conn, None) {
+        return;
+    }
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };
     let lacks_room = local_pool.pool.lacks_room(now_us);
     // Behind an answer the clients that wait come first.

@@ -110,6 +110,7 @@ fn detach_from_server(core: &mut Core, conn: ConnId) {
                     InternalQuery::Restore(_)
                     | InternalQuery::Sequences(_)
                     | InternalQuery::Statements(_)
+                    | InternalQuery::Identity(_)
                     | InternalQuery::HandOver(_),
                 ) => {
                     server_end::close_server(core, server, CloseReason::ClientLeft);

@@ -19,8 +19,8 @@ use crate::connections::kinds::InternalClient;
 use crate::core::Core;
 use crate::effects::Effect;
 use crate::link::{
-    checkout, client_end, hand_over, listener, overload, parameters, positions, relations, relay, repeat,
-    sequences, server_end, session_state, sql_statements,
+    checkout, client_end, hand_over, identity, listener, overload, parameters, positions, relations, relay,
+    repeat, sequences, server_end, session_state, sql_statements,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
@@ -117,7 +117,10 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
     let Phase::InternalQuery(internal_query) = server.phase else { return };
     overload::excuse_waits(core, conn);
     let Some(server) = core.server(conn) else { return };
-    let may_be_several = matches!(internal_query, InternalQuery::Statements(_) | InternalQuery::Restore(_));
+    let may_be_several = matches!(
+        internal_query,
+        InternalQuery::Statements(_) | InternalQuery::Restore(_) | InternalQuery::Identity(_)
+    );
     if may_be_several && server.protocol.is_busy() {
         return; // Each statement is a query.
     }
@@ -150,6 +153,9 @@ pub(crate) fn internal_query_done(core: &mut Core, conn: ConnId) {
         (InternalQuery::RoutingNames, failed) => {
             positions::names_answered(core, conn, failed.as_deref());
             checkout::internal_query_over(core, conn);
+        }
+        (InternalQuery::Identity(client), failed) => {
+            identity::answered(core, conn, client, failed.as_deref())
         }
         (InternalQuery::Freshen(internal_client), failed) => {
             discard_all_done(core, internal_client, conn, failed.is_some())
@@ -219,6 +225,7 @@ pub(crate) fn run_internal_query(core: &mut Core, server_conn: ConnId, internal_
         | InternalQuery::Relations
         | InternalQuery::Position(_)
         | InternalQuery::RoutingNames
+        | InternalQuery::Identity(_)
         | InternalQuery::Freshen(_)
         | InternalQuery::ConnectQuery(_)
         | InternalQuery::Ask(_) => None,

@@ -11,7 +11,7 @@ use crate::ConnId;
 use crate::close_reason::CloseReason;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::link::{checkout, client_end, login_server, opening, routing, server_end};
+use crate::link::{checkout, client_end, identity, login_server, opening, routing, server_end};
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::{LocalPools, PoolId};
 use crate::server::{Phase, Server};
@@ -93,7 +93,10 @@ pub(crate) fn leave(core: &mut Core, server_conn: ConnId, client_conn: ConnId, n
     }
     checkout::release(core, server_conn);
     let kept = core.conns.find_server(server_conn).filter(|server| {
-        matches!(server.phase, Phase::Linked(linked) if linked == client_conn) && !server.unsent
+        // One that is to say first what it is waits for that.
+        matches!(server.phase, Phase::Linked(linked) if linked == client_conn)
+            && !server.unsent
+            && !identity::is_due(server)
     });
     if let Some(server) = kept {
         let reason = server.close_when_free.reason().unwrap_or(CloseReason::LeftBehind);

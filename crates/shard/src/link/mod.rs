@@ -14,6 +14,7 @@ pub(crate) mod first_message;
 pub(crate) mod fleet;
 pub(crate) mod greet;
 pub(crate) mod hand_over;
+pub(crate) mod identity;
 pub(crate) mod internal_query;
 pub(crate) mod leading_settings;
 pub(crate) mod left_behind;

@@ -15,7 +15,7 @@ use crate::connections::Conn;
 use crate::core::Core;
 use crate::link::{checkout, permits, server_end, shares};
 use crate::local_pools::table::PoolId;
-use crate::server::{Dedicated, Phase, Server, UsedBy};
+use crate::server::{Dedicated, IdentityCheck, Phase, Server, UsedBy};
 
 /// Its client has disconnected, between two messages: a server that streams reads Terminate between them, too.
 pub(crate) fn end_dedicated(core: &mut Core, conn: ConnId) {
@@ -152,6 +152,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         attempt: Attempt::default(),
         key: None,
         identity: None,
+        identity_check: IdentityCheck::default(),
         heard_us: 0,
         unsent: false,
         leaves: false,

@@ -9,7 +9,7 @@ use wire::{encode, sqlstate};
 
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{checkout, client_end, hand_over, leading_settings, sequences, sql_statements};
+use crate::link::{checkout, client_end, hand_over, identity, leading_settings, sequences, sql_statements};
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
 
@@ -148,21 +148,26 @@ pub(crate) fn update_read_only(core: &mut Core, server_conn: ConnId) {
             local_pool.default_params.set(position, value);
         }
     }
-    let in_hot_standby = core.tracked.position(b"in_hot_standby");
-    let is_primary =
-        in_hot_standby.is_some_and(|position| server.protocol.parameters.text(position) == Some("off"));
+    let is_primary = is_in_recovery(&core.tracked, &server.protocol.parameters) == Some(false);
     // One that was a primary at its login is there for another reason (`read-only`).
     let was_standby = server.timeline().is_none();
     // One for reads is known by what it says of its position: clients have been told what the primary reports.
     let is_for_reads = local_pool.serves.standby().is_some();
-    if is_primary
-        && was_standby
-        && !is_for_reads
-        && local_pool.refuses_promoted()
-        && !server.close_when_free.is_set()
-    {
+    if !is_primary || !was_standby || is_for_reads {
+        return;
+    }
+    if local_pool.refuses_promoted() && !server.close_when_free.is_set() {
         server.close_when_free.set(CloseReason::Promoted);
     }
+    // What is kept for a session, or used all the same (`prefer-standby`), is a primary that may be left behind.
+    if local_pool.seeks_role() {
+        identity::require(server);
+    }
+}
+
+/// What a server has reported last; None before PostgreSQL 14.
+pub(crate) fn is_in_recovery(tracked: &Tracked, reported: &Parameters) -> Option<bool> {
+    reported.text(tracked.position(b"in_hot_standby")?).map(|value| value != "off")
 }
 
 fn read_only_positions(tracked: &Tracked) -> impl Iterator<Item = usize> + '_ {

@@ -7,7 +7,7 @@ use settings::PoolMode;
 
 use crate::core::Core;
 use crate::link::{
-    backpressure, checkout, hand_over, notify, pins, relay, routing, sequences, sql_statements,
+    backpressure, checkout, hand_over, identity, notify, pins, relay, routing, sequences, sql_statements,
 };
 use crate::server::InternalQuery;
 use crate::{ConnId, client, server};
@@ -19,6 +19,10 @@ const ATTEMPTS: u8 = 3;
 #[cold]
 #[inline(never)]
 pub(crate) fn keep(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
+    let is_due = core.conns.find_server(server_conn).is_some_and(identity::is_due);
+    if is_due && identity::ask(core, server_conn, Some(client_conn)) {
+        return;
+    }
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
     let Some(local_pool) = core.local_pools.get(server.pool) else { return };
     if local_pool.serves.split().is_some() {

@@ -489,6 +489,7 @@ fn count_server(row: &mut PoolRow, server: &Server, used: bool) {
             | InternalQuery::Restore(_)
             | InternalQuery::Sequences(_)
             | InternalQuery::SessionState { .. }
+            | InternalQuery::Identity(Some(_))
             | InternalQuery::HandOver(_)
             | InternalQuery::Freshen(_)
             | InternalQuery::ConnectQuery(_)

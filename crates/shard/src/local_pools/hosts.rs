@@ -36,6 +36,13 @@ const SETTLES_US: u64 = 15_000_000;
 /// Classes of errors that say nothing of the server: insufficient resources, operator intervention (also `statement_timeout`), and what the system could not do.
 const PASSING: [&[u8]; 3] = [b"53", b"57", b"58"];
 
+/// The server may answer the next time.
+pub(crate) fn may_pass(error: &[u8]) -> bool {
+    let fields = wire::error::parse(error);
+    let code = fields.code().unwrap_or_default();
+    PASSING.iter().any(|class| code.starts_with(class))
+}
+
 /// What a primary is refused with where a standby is wanted, in libpq's words.
 pub(crate) const NOT_STANDBY: &str = "server is not in hot standby mode";
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use auth::ScramKeys;
 use messages::Role;
-use session::{Catalog, Listening, Parameters, ServerIdentity, ServerInfo, ServerProtocol, SessionSettings};
+use session::{
+    Catalog, Listening, Parameters, ServerIdentity, ServerInfo, ServerProtocol, SessionSettings, Tracked,
+};
 use settings::PoolMode;
 use wire::{encode, sqlstate};
 
@@ -24,12 +26,12 @@ use crate::deferred_begin::DeferredBegin;
 use crate::effects::Effect;
 use crate::greeting::ServerGreeting;
 use crate::link::{
-    backpressure, cancel_keys, checkout, client_end, fair, first_message, greet, listener, opening, permits,
-    pins, quotas, relay, routing, server_end, standbys, storage,
+    backpressure, cancel_keys, checkout, client_end, fair, first_message, greet, listener, opening,
+    parameters, permits, pins, quotas, relay, routing, server_end, standbys, storage,
 };
 use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
-use crate::server::{Server, UsedBy};
+use crate::server::{IdentityCheck, Server, UsedBy};
 use crate::takeover::fields::{Fields, pair};
 use crate::takeover::{Export, Import, field};
 use crate::transfer::export::{cluster_text, target_text};
@@ -359,10 +361,12 @@ fn import_session(protocol: &mut ServerProtocol, is_followed: bool, fields: &Fie
 fn close_when_free(
     left: Option<CloseReason<'static>>,
     must_close: bool,
+    is_unknown: bool,
     local_pool: &LocalPool,
 ) -> CloseWhenFree {
     match (left, must_close) {
         (Some(reason), _) => reason.into(),
+        (None, true) if is_unknown => CloseReason::ClusterForgotten.into(),
         (None, true) => CloseReason::ConfigurationChanged.into(),
         // Greetings are made from a server's login, and this server logged in to the other process.
         (None, false) if local_pool.server_greeting.is_none() => CloseReason::UnknownHere.into(),
@@ -401,8 +405,11 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     // One that was to be closed there may be of the time before RECONNECT, which interrupts no session.
     let was_to_close = fields.number(field::CLOSE) != Some(0);
     let left = left.filter(|reason| *reason == CloseReason::LeftBehind || !was_to_close);
-    if left.is_some() {
-        protocol.end_requests(); // No client keeps it for its session.
+    let identity_check =
+        identity_check(&core.tracked, local_pool, &protocol.parameters, identity, must_close);
+    let is_due = identity_check == IdentityCheck::Due;
+    if left.is_some() || is_due {
+        protocol.end_requests(); // No client keeps it for its session, or before it has said what it is.
     }
     let time = |number: u16| fields.number(number).unwrap_or(core.now.mono_us);
     let (remote, local) = read_addresses(fields);
@@ -417,6 +424,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         internal_error: None,
         attempt: Attempt::default(),
         identity,
+        identity_check,
         heard_us: core.now.mono_us,
         key: key_of(fields),
         unsent: false,
@@ -431,7 +439,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         turn: None,
         names_as_they_are: false,
         has_ended_client: false,
-        close_when_free: close_when_free(left, must_close, local_pool),
+        close_when_free: close_when_free(left, must_close, is_due && identity.is_none(), local_pool),
         since_us: time(field::SINCE),
         since_wall_us: fields.number(field::SINCE_WALL).unwrap_or(core.now.wall_us),
         request_us: time(field::REQUEST),
@@ -442,6 +450,26 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         local,
         tls: None,
     })
+}
+
+/// What the server is, it says before its next request, if the entry has got a target with the file of this process, or if it was promoted and the other process
+/// had no time to ask.
+fn identity_check(
+    tracked: &Tracked,
+    local_pool: &LocalPool,
+    reported: &Parameters,
+    identity: Option<ServerIdentity>,
+    must_close: bool,
+) -> IdentityCheck {
+    let is_due = match identity {
+        None => must_close,
+        Some(identity) => {
+            identity.timeline.is_none()
+                && local_pool.serves.standby().is_none()
+                && parameters::is_in_recovery(tracked, reported) == Some(false)
+        }
+    };
+    if is_due && local_pool.seeks_role() { IdentityCheck::Due } else { IdentityCheck::NotNeeded }
 }
 
 /// What cancels the server's queries.

@@ -17,6 +17,7 @@ mod fair_queue;
 mod fleet_cancel;
 mod floods;
 mod hosts;
+mod identity;
 mod leftovers;
 mod listeners;
 mod logins;

@@ -19,14 +19,14 @@ fn waiting(entry: &str) -> (World, ConnId) {
 }
 
 /// The connection that is being opened, and the host and port that it goes to.
-fn opening(world: &mut World) -> (ConnId, String) {
+pub(crate) fn opening(world: &mut World) -> (ConnId, String) {
     let conn = world.connected();
     let Target::Inet { host, port } = world.targets[&conn].clone() else { panic!("no address") };
     (conn, format!("{host}:{port}"))
 }
 
 /// The system identifier of the cluster, and the timeline of its first primary.
-const CLUSTER: u64 = 7_000;
+pub(crate) const CLUSTER: u64 = 7_000;
 const FIRST: u32 = 1;
 
 /// The server lets Weir in, reports these, and is on the first timeline if it is a primary.
@@ -36,7 +36,7 @@ fn reports(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
 }
 
 /// The same, of any cluster and timeline.
-fn reports_as(
+pub(crate) fn reports_as(
     world: &mut World,
     conn: ConnId,
     reported: &[(&str, &str)],
@@ -71,12 +71,14 @@ fn greets(world: &mut World, conn: ConnId, reported: &[(&str, &str)]) {
     world.receive(conn, &hello);
 }
 
-const PRIMARY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "off")];
+pub(crate) const PRIMARY: [(&str, &str); 2] =
+    [("in_hot_standby", "off"), ("default_transaction_read_only", "off")];
 const READ_ONLY: [(&str, &str); 2] = [("in_hot_standby", "off"), ("default_transaction_read_only", "on")];
-const STANDBY: [(&str, &str); 2] = [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
+pub(crate) const STANDBY: [(&str, &str); 2] =
+    [("in_hot_standby", "on"), ("default_transaction_read_only", "off")];
 
 /// The next connection goes there, and the server is none for this entry.
-fn is_refused(world: &mut World, host: &str, reported: &[(&str, &str)]) {
+pub(crate) fn is_refused(world: &mut World, host: &str, reported: &[(&str, &str)]) {
     let (conn, target) = opening(world);
     assert_eq!(target, host);
     reports(world, conn, reported);
@@ -85,7 +87,7 @@ fn is_refused(world: &mut World, host: &str, reported: &[(&str, &str)]) {
     assert!(world.closed.contains(&conn));
 }
 
-fn is_used(world: &mut World, host: &str, reported: &[(&str, &str)]) -> ConnId {
+pub(crate) fn is_used(world: &mut World, host: &str, reported: &[(&str, &str)]) -> ConnId {
     let (conn, target) = opening(world);
     assert_eq!(target, host);
     reports(world, conn, reported);
