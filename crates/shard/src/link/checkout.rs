@@ -355,7 +355,7 @@ fn serve_next(core: &mut Core, server_conn: ConnId) {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.find_server(server_conn) else { return };
     let pool_id = server.pool;
-    if identity::is_due(server) && identity::ask(core, server_conn, None) {
+    if identity::is_unanswered(server) && identity::ask(core, server_conn, None) {
         return;
     }
     let Some(local_pool) = core.local_pools.get(pool_id) else { return };

@@ -50,6 +50,12 @@ pub(crate) fn is_due(server: &Server) -> bool {
     server.identity_check == IdentityCheck::Due
 }
 
+/// It is to be asked, or asked again, before it gets another client.
+#[inline(always)]
+pub(crate) fn is_unanswered(server: &Server) -> bool {
+    matches!(server.identity_check, IdentityCheck::Due | IdentityCheck::Failed)
+}
+
 /// Asks a server, once it is quiet. False if it is not, or if a cancel request that is for its client might meet the question.
 #[cold]
 #[inline(never)]

@@ -176,6 +176,44 @@ fn a_session_is_asked_behind_its_transaction_whatever_it_sends_behind_that() {
     }
 }
 
+/// `session_state = virtual`: a temporary table keeps the client on its server.
+#[test]
+fn a_client_that_keeps_its_server_for_what_its_session_holds_is_asked_like_a_session() {
+    for timeline in [1, 2] {
+        let registry = Arc::new(OneShard::among(2));
+        let entry = |more: &str| {
+            format!("session_state = virtual\n[databases]\nd = host=a port=1 pool_size=2 {more}")
+        };
+        let mut world = World::beside(Arc::clone(&registry), &entry(""));
+        let client = world.client(&[]);
+        let (old, _) = opening(&mut world);
+        reports_as(&mut world, old, &PRIMARY, (CLUSTER, None));
+        world.answer(old, Status::Idle); // No table of the database changes a session.
+        world.query(client, "create temp table t (a int)");
+        world.answer(old, Status::Idle);
+        assert!(world.text(old).contains("pg_my_temp_schema"));
+        let holds = message(|out| {
+            encode::data_row(out, [Some(&b"t"[..]), Some(b""), Some(b"")]);
+            encode::command_complete(out, "SELECT 1");
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(old, &holds);
+        world.sent.clear();
+        world.query(client, "select 1");
+        world.event(Event::Command(Command::Configure(crate::world::config(&entry(
+            "target_session_attrs=primary",
+        )))));
+        assert_eq!(registry.database("d").cluster.admit(CLUSTER, Some(2)), Ok(()));
+        world.query(client, "select 'behind it'");
+        world.answer(old, Status::Idle);
+        let sent = world.text(old);
+        assert!(sent.contains("pg_control_system") && !sent.contains("behind it"), "{sent}");
+        says(&mut world, old, (CLUSTER, Some(timeline)));
+        assert_eq!(world.text(old).contains("behind it"), timeline == 2);
+        assert_eq!(world.closed.contains(&client), timeline == 1);
+    }
+}
+
 /// It never rests: what is on its way when the RELOAD comes ends there, and nothing else.
 #[test]
 fn a_client_that_waits_for_no_answer_leaves_a_connection_from_before_a_reload_with_a_target() {
