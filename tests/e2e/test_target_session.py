@@ -281,8 +281,9 @@ def test_a_primary_that_was_left_behind_gets_no_transaction(weir, pair):
     assert "denied" not in pooler.log_text(), "everybody may ask which cluster it is"
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True], ids=["same process", "takeover"])
 @pytest.mark.parametrize("idle", [{"autodb_idle_timeout": 1}, {"pool_idle_timeout": 1}], ids=["database", "pool"])
-def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(weir, pair, idle):
+def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(weir, pair, idle, is_taken_over):
     primary, standby = pair
     settings = {"query_wait_timeout": 12, "server_idle_timeout": 1, **idle}
     pooler = weir(databases={"*": entry(pair, "target_session_attrs=primary")}, **settings)
@@ -293,6 +294,8 @@ def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(we
         standby.promote()
         assert client.execute(TIMELINE).fetchone() == (2,)
     pooler.wait_log("dropping database 'app'" if "autodb_idle_timeout" in idle else "cleaning up idle pool: app/alice")
+    if is_taken_over:
+        reboot(pooler)
     standby.stop()
     primary.start()
     with pytest.raises(psycopg.OperationalError, match="query_wait_timeout|client_login_timeout"):
@@ -301,6 +304,35 @@ def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(we
     assert primary.query("select to_regclass('lost')", "app") == [(None,)]
     pooler.console("RECONNECT")
     assert pooler.connect("app").execute(TIMELINE).fetchone() == (1,)
+
+
+def test_a_session_from_before_a_reload_with_a_target_is_asked_and_goes_on(weir, pair):
+    primary, standby = pair
+    pooler = weir(databases={"app": f"host=127.0.0.1 port={primary.port} pool_mode=session"})
+    client = pooler.connect()
+    [[backend]] = client.execute("select pg_backend_pid()")
+    client.execute("prepare own as select 7")
+    client.execute("create temporary table mine as select 1 as a")
+    assert client.pgconn.prepare(b"", b"select 8").error_message == b""
+    pooler.databases = {"app": entry(pair, "target_session_attrs=primary pool_mode=session")}
+    pooler.reload()
+    asked = f"select query like '%pg_control_system%' from pg_stat_activity where pid = {backend}"
+    host.eventually(lambda: primary.query(asked, "app") == [(True,)])
+    assert client.pgconn.exec_prepared(b"", []).get_value(0, 0) == b"8", "the statement without a name is still there"
+    assert client.execute("execute own").fetchone() == (7,)
+    assert client.execute("select a from mine").fetchone() == (1,)
+    assert client.execute("select name from pg_prepared_statements").fetchall() == [("own",)]
+    standby.promote()  # a second primary, on a newer timeline
+    host.eventually(lambda: not is_open(client), 15)
+
+
+def is_open(client):
+    try:
+        client.execute("select 1")
+    except psycopg.OperationalError as error:
+        assert "there is a primary on a newer timeline" in str(error)
+        return False
+    return True
 
 
 def test_a_server_of_another_cluster_is_used_only_if_told_so(weir, pair, pg):

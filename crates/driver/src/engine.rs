@@ -267,6 +267,7 @@ impl Engine {
         TakeoverSender {
             channel: takeover::open_channel(name)?,
             takeover: Arc::clone(&self.takeover),
+            registry: Arc::clone(&self.registry),
             mailboxes: self.mailboxes.clone(),
             listeners: self.listeners.clone(),
             panel,

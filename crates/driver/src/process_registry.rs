@@ -14,6 +14,7 @@ use pool::{
 };
 use quota::Book;
 use settings::{Config, Database, HostChange, QueueBy};
+use shard::takeover::cluster_text;
 
 use crate::ids::TableId;
 
@@ -33,6 +34,18 @@ pub struct ProcessRegistry {
     /// Where the process is a node of a fleet.
     want_slots: Option<WantSlots>,
     busy_percent: Vec<AtomicU32>,
+}
+
+/// What a process knows of the servers of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HandedCluster {
+    pub(crate) database: String,
+    /// The hosts that it is known of ([`cluster_text`]).
+    pub(crate) hosts: String,
+    /// `system_identifier`.
+    pub(crate) system: u64,
+    /// The newest timeline of a primary; 0 where none was seen.
+    pub(crate) timeline: u32,
 }
 
 #[derive(Default)]
@@ -133,6 +146,37 @@ impl ProcessRegistry {
     /// RECONNECT of a database, or of all: its servers may belong to another cluster from here on. Shards forget the clusters of their pools themselves.
     pub(crate) fn forget_clusters(&self, database: Option<&str>) {
         self.names().forget_clusters_without_pools(|name| database.is_none_or(|database| name == database));
+    }
+
+    /// What is known of the servers of all databases, with pools and without, for the process that takes over.
+    pub(crate) fn known_clusters(&self) -> Vec<HandedCluster> {
+        let names = &*self.names();
+        let counted =
+            names.databases.iter().filter_map(|(name, counts)| Some((name, counts.cluster.known()?)));
+        let left = names.left_clusters.iter().map(|(name, known)| (name, *known));
+        let handed = |(name, (system, timeline)): (&String, (u64, u32))| {
+            let hosts = cluster_text(&*names.config.database(name)?);
+            Some(HandedCluster { database: name.clone(), hosts, system, timeline })
+        };
+        left.chain(counted).filter_map(handed).collect()
+    }
+
+    /// The process before has known this of a database's servers. What this one has found itself counts, and nothing of other hosts.
+    pub(crate) fn import_cluster(&self, handed: HandedCluster) {
+        let names = &mut *self.names();
+        let HandedCluster { database, hosts, system, timeline } = handed;
+        let entry = names.config.database(&database);
+        if entry.is_none_or(|entry| cluster_text(&entry) != hosts) {
+            return;
+        }
+        if let Some(counts) = names.databases.get(&database) {
+            let _ = counts.cluster.remember(system, Some(timeline));
+        } else if names.left_clusters.len() < MAX_LEFT_CLUSTERS {
+            let (known, newest) = names.left_clusters.entry(database).or_insert((system, timeline));
+            if *known == system {
+                *newest = timeline.max(*newest);
+            }
+        }
     }
 
     /// The accounts of quotas, which others look at, too.
@@ -494,6 +538,22 @@ mod tests {
         assert_eq!(registered.cluster.known(), Some((7, 2)), "the shards that have its pool forget it");
         drop(pool);
         see("x");
+        let next = |hosts: &[&str]| {
+            let next = ProcessRegistry::new(1);
+            next.configure(&config(hosts, None));
+            directory.known_clusters().into_iter().for_each(|handed| next.import_cluster(handed));
+            next
+        };
+        for (name, hosts, is_known) in
+            [("x", &["a", "b"], true), ("z", &["a", "b"], true), ("x", &["a", "c"], false)]
+        {
+            let answer = next(hosts).database(name).cluster.admit(7, Some(1));
+            assert_eq!(answer.is_err(), is_known, "{name} in the process that takes over");
+        }
+        let later = next(&["a", "b"]);
+        let counts = later.database("x");
+        directory.known_clusters().into_iter().for_each(|handed| later.import_cluster(handed));
+        assert_eq!(counts.cluster.known(), Some((7, 2)), "it has been used there already");
         directory.configure(&Arc::default());
         assert!(directory.names().left_clusters.is_empty(), "no such databases any more");
     }

@@ -36,6 +36,8 @@ mod from_old {
     pub(super) const SERVER_CLOSED: u8 = 12;
     pub(super) const SOCKETS: u8 = 13;
     pub(super) const BYE: u8 = 14;
+    /// What is known of a database's servers, whether it has a pool or not. An older process does not know it.
+    pub(super) const CLUSTER: u8 = 15;
 }
 
 /// Kinds of messages from the new process.
@@ -60,10 +62,14 @@ mod field {
     pub(super) const STATE: u16 = 9;
     /// The listening socket is the panel's. A process that does not know this field closes it, and binds the port later.
     pub(super) const PANEL: u16 = 10;
-    /// The database of a command; none is all.
+    /// The database of a command, where none is all, or of [`super::from_old::CLUSTER`].
     pub(super) const DATABASE: u16 = 11;
     /// The service manager has passed the listening socket: it is listened on whatever the settings say, and not shut down.
     pub(super) const PASSED: u16 = 12;
+    /// Of [`super::from_old::CLUSTER`]: its hosts, its system identifier, and the newest timeline of a primary.
+    pub(super) const HOSTS: u16 = 13;
+    pub(super) const SYSTEM: u16 = 14;
+    pub(super) const TIMELINE: u16 = 15;
     /// State, unsent output and unread input of a client's socket, and of a server's.
     pub(super) const CLIENT: [u16; 3] = [20, 21, 22];
     pub(super) const SERVER: [u16; 3] = [30, 31, 32];

@@ -28,7 +28,7 @@ use crate::conn_move::{Imported, ImportedConn};
 use crate::core::Log;
 use crate::inherited::{Holder, Inherited, SocketFile};
 use crate::mailbox::{MailboxMessage, Mailboxes};
-use crate::process_registry::ProcessRegistry;
+use crate::process_registry::{HandedCluster, ProcessRegistry};
 
 /// User and database of the console.
 const CONSOLE: &[u8] = b"pgbouncer";
@@ -201,6 +201,12 @@ impl TakeoverReceiver {
             from_old::SERVER_OPENED => word(|state| Import::ServerOpened { state }),
             from_old::SERVER_CLOSED => word(|state| Import::ServerClosed { state }),
             from_old::SOCKETS => sockets(&fields, frame.sockets),
+            from_old::CLUSTER => {
+                if let Some(handed) = cluster(&fields) {
+                    self.registry.import_cluster(handed);
+                }
+                None
+            }
             _ => None,
         };
         let Some((state, imported)) = imported else { return };
@@ -237,6 +243,15 @@ fn sockets(fields: &Fields<'_>, sockets: Vec<OwnedFd>) -> Option<(Vec<u8>, Impor
     let server = imported(field::SERVER);
     let state = client.as_ref().or(server.as_ref())?.state.clone();
     Some((state, Imported::Sockets { client, server }))
+}
+
+fn cluster(fields: &Fields<'_>) -> Option<HandedCluster> {
+    Some(HandedCluster {
+        database: fields.text(field::DATABASE)?.to_owned(),
+        hosts: fields.text(field::HOSTS)?.to_owned(),
+        system: fields.number(field::SYSTEM)?,
+        timeline: fields.small(field::TIMELINE)?,
+    })
 }
 
 fn is_of_panel(frame: &Frame) -> bool {

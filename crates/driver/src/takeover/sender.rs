@@ -24,11 +24,13 @@ use crate::conn_move::{ExportState, ExportedConn, Imported, ImportedConn};
 use crate::core::Log;
 use crate::listen::{Kind, Listener, Listeners};
 use crate::mailbox::{MailboxMessage, Mailboxes};
+use crate::process_registry::ProcessRegistry;
 
 /// What the thread works with.
 pub(crate) struct TakeoverSender {
     pub(crate) channel: OwnedFd,
     pub(crate) takeover: Arc<Takeover>,
+    pub(crate) registry: Arc<ProcessRegistry>,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) listeners: Listeners,
     /// The panel's listening socket: another handle of it, closed as soon as it is sent.
@@ -210,6 +212,7 @@ impl<'a> SendContext<'a> {
     }
 
     fn send_everything(&mut self, items: impl Iterator<Item = Item>) -> io::Result<()> {
+        self.say_clusters()?;
         self.ask();
         for item in items {
             if self.take(item)? {
@@ -320,6 +323,19 @@ impl<'a> SendContext<'a> {
         self.reported_sockets.clear();
         self.round += 1;
         self.ask();
+    }
+
+    /// Before any pool: clients of the other process may need it at once.
+    fn say_clusters(&self) -> io::Result<()> {
+        for handed in self.sender.registry.known_clusters() {
+            let mut out = FieldsOut::new();
+            out.text(field::DATABASE, &handed.database);
+            out.text(field::HOSTS, &handed.hosts);
+            out.number(field::SYSTEM, handed.system);
+            out.number(field::TIMELINE, handed.timeline.into());
+            frame::put(&self.sender.channel, from_old::CLUSTER, &out.into_bytes(), &[])?;
+        }
+        Ok(())
     }
 
     fn say(&self, kind: u8, shard: ShardId, state: &[u8]) -> io::Result<()> {

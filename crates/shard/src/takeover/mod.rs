@@ -5,6 +5,8 @@
 
 pub mod fields;
 
+use settings::Database;
+
 use crate::ConnId;
 use crate::takeover::fields::Fields;
 
@@ -209,6 +211,15 @@ pub(crate) mod field {
 pub fn pool_of(state: &[u8]) -> Option<(String, String)> {
     let fields = Fields::read(state)?;
     Some((fields.text(field::DATABASE)?.to_owned(), fields.text(field::USER)?.to_owned()))
+}
+
+/// The hosts of an entry, or who lists them: with another text they may be another cluster's, as by RELOAD ([`settings::HostChange`]).
+#[must_use]
+pub fn cluster_text(database: &Database) -> String {
+    match database.follows_members {
+        true => format!("{:?}", database.topology),
+        false => format!("({:?}, {})", database.host, database.port),
+    }
 }
 
 /// How far handing on has come.

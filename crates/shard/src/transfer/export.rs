@@ -19,7 +19,7 @@ use crate::local_pools::table::PoolId;
 use crate::pools::standbys;
 use crate::server::UsedBy;
 use crate::takeover::fields::{FieldsOut, paired};
-use crate::takeover::{Export, ExportState, field};
+use crate::takeover::{Export, ExportState, cluster_text, field};
 use crate::transfer::statements;
 use crate::{Action, ConnId, Peer, client, pending, server, suspension};
 
@@ -400,14 +400,6 @@ pub(crate) fn target_text(database: &Database) -> String {
     match target {
         TargetSessionAttrs::Any => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?})"),
         target => format!("({host:?}, {port}, {dbname:?}, {user:?}, {connect_query:?}, {target:?})"),
-    }
-}
-
-/// The hosts of an entry, or who lists them: with another text they may be another cluster's, as by RELOAD ([`settings::HostChange`]).
-pub(crate) fn cluster_text(database: &Database) -> String {
-    match database.follows_members {
-        true => format!("{:?}", database.topology),
-        false => format!("({:?}, {})", database.host, database.port),
     }
 }
 

@@ -33,8 +33,8 @@ use crate::local_pools::local_pool::LocalPool;
 use crate::local_pools::table::PoolId;
 use crate::server::{IdentityCheck, Server, UsedBy};
 use crate::takeover::fields::{Fields, pair};
-use crate::takeover::{Export, Import, field};
-use crate::transfer::export::{cluster_text, target_text};
+use crate::takeover::{Export, Import, cluster_text, field};
+use crate::transfer::export::target_text;
 use crate::transfer::statements;
 use crate::{Action, ConnId, Peer, client, pending, pools, server};
 
