@@ -308,13 +308,14 @@ def test_a_primary_that_was_left_behind_stays_so_while_a_database_has_no_pool(we
 
 def test_a_session_from_before_a_reload_with_a_target_is_asked_and_goes_on(weir, pair):
     primary, standby = pair
-    pooler = weir(databases={"app": f"host=127.0.0.1 port={primary.port} pool_mode=session"})
+    more = "pool_mode=session load_balance_hosts=disable"
+    pooler = weir(databases={"app": f"host=127.0.0.1 port={primary.port} {more}"})
     client = pooler.connect()
     [[backend]] = client.execute("select pg_backend_pid()")
     client.execute("prepare own as select 7")
     client.execute("create temporary table mine as select 1 as a")
     assert client.pgconn.prepare(b"", b"select 8").error_message == b""
-    pooler.databases = {"app": entry(pair, "target_session_attrs=primary pool_mode=session")}
+    pooler.databases = {"app": entry(pair, f"target_session_attrs=primary {more}")}
     pooler.reload()
     asked = f"select query like '%pg_control_system%' from pg_stat_activity where pid = {backend}"
     host.eventually(lambda: primary.query(asked, "app") == [(True,)])
@@ -323,6 +324,7 @@ def test_a_session_from_before_a_reload_with_a_target_is_asked_and_goes_on(weir,
     assert client.execute("select a from mine").fetchone() == (1,)
     assert client.execute("select name from pg_prepared_statements").fetchall() == [("own",)]
     standby.promote()  # a second primary, on a newer timeline
+    assert pooler.connect().execute(TIMELINE).fetchone() == (2,)
     host.eventually(lambda: not is_open(client), 15)
 
 
