@@ -127,7 +127,9 @@ impl ReplyQueue {
     #[inline(never)]
     pub(crate) fn keeps_next(&self, is_at_rest: bool) -> bool {
         let may_go_on = self.ends && !self.is_held && self.len() < UNANSWERED_MAX;
-        !may_go_on || is_at_rest || self.awaits_ready()
+        // Settings are no part of a request, nor of a transaction.
+        let is_first = is_at_rest || self.newest() == Some(PendingReply::LeadingSetting);
+        !may_go_on || is_first || self.awaits_ready()
     }
 
     #[inline]

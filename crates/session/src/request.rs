@@ -239,8 +239,11 @@ impl Step<'_, '_> {
     ) -> RequestOutcome {
         match action {
             RequestAction::PassAndHold => self.at += header.frame_bytes as usize,
-            RequestAction::AwaitReplies => self.await_replies(at, out),
             RequestAction::Stop(outcome) => return outcome,
+            _ if self.server.awaits_request_behind_own() && !self.server.holds_for_sequences() => {
+                self.end_own_segment(at, out);
+            }
+            RequestAction::AwaitReplies => self.await_replies(at, out),
             RequestAction::Hold
             | RequestAction::AwaitNext
             | RequestAction::Pass
@@ -260,6 +263,18 @@ impl Step<'_, '_> {
             self.server.replay_buffer.follow(true);
             send(&mut self.server.replay_buffer, at, out, encode::flush);
         }
+    }
+
+    /// What Weir has sent in front of a request ends with a Sync of its own, because nothing of the request can be sent yet. PostgreSQL would answer it with
+    /// the end of the request only, and the server would owe something for as long as the client sends no more.
+    #[cold]
+    #[inline(never)]
+    fn end_own_segment(&mut self, at: Boundary, out: &mut impl Output) {
+        self.flush(out);
+        send_internal(self.server, at, out, encode::sync);
+        let asked = self.server.transaction.asked();
+        self.server.replies.push_internal_sync(asked);
+        self.server.gate.close_until(self.server.replies.next_number());
     }
 
     /// While a request is recorded its messages are sent whole, so that it can be replayed at any time; one that is too

@@ -139,7 +139,7 @@ impl Step<'_, '_> {
             return ReplyAction::Swallow;
         }
         if matches!(answered, PendingReply::InternalSync | PendingReply::Marker) {
-            return ReplyAction::Swallow;
+            return self.ready_for_none();
         }
         if self.context.refuses_blocks && status != Status::Idle {
             self.outcome.block_refused = true;

@@ -52,6 +52,32 @@ impl Step<'_, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn ready_behind_leading_settings(&mut self, status: Status) -> ReplyAction {
+        let mut told = self.unreported_leading_settings();
+        let action = self.ready_for_client(status);
+        match action {
+            _ if told.is_empty() => return action,
+            ReplyAction::Pass => encode::ready(&mut told, status),
+            ReplyAction::Replaced => told.extend(self.server.internal.take_replacement()),
+            _ => return action,
+        }
+        self.server.internal.replace(told);
+        ReplyAction::Replaced
+    }
+
+    /// ReadyForQuery that the client does not get. Behind settings without a request it ends what is awaited of them.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ready_for_none(&mut self) -> ReplyAction {
+        let told = self.unreported_leading_settings();
+        if told.is_empty() {
+            return ReplyAction::Swallow;
+        }
+        self.server.internal.replace(told);
+        ReplyAction::Replaced
+    }
+
+    /// What was set in front of a request, and has not been reported with the ReadyForQuery behind it, is as before: what the client is told.
+    fn unreported_leading_settings(&mut self) -> Vec<u8> {
         let mut told = Vec::new();
         let leading = self.server.leading.take();
         for (position, value) in leading.iter().flat_map(|leading| leading.unchanged()) {
@@ -62,15 +88,7 @@ impl Step<'_, '_> {
                 encode::parameter_status(&mut told, name.as_bytes(), value.as_bytes());
             }
         }
-        let action = self.ready_for_client(status);
-        match action {
-            _ if told.is_empty() => return action,
-            ReplyAction::Pass => encode::ready(&mut told, status),
-            ReplyAction::Replaced => told.extend(self.server.internal.take_replacement()),
-            _ => return action,
-        }
-        self.server.internal.replace(told);
-        ReplyAction::Replaced
+        told
     }
 
     /// Which text the bytes are depends on client_encoding.

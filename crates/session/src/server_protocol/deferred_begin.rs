@@ -1,7 +1,8 @@
 //! A BEGIN that Weir has answered itself and sends in front of the client's next request (`deferred_begin`).
 //!
 //! Owns its messages. They have no Sync: the request behind them ends their segment, and PostgreSQL skips that request if BEGIN
-//! fails (55.2.3), so that nothing of a transaction is executed outside of one.
+//! fails (55.2.3), so that nothing of a transaction is executed outside of one. Where the request is not all here, a Sync of Weir's own ends it
+//! (`request.rs`); the client of a BEGIN that fails is closed in any case.
 
 use wire::encode;
 
@@ -10,7 +11,7 @@ use crate::PendingReply;
 use crate::server_statements::UnnamedStatement;
 
 impl ServerProtocol {
-    /// Appends BEGIN; its replies are swallowed. A request of the client has to follow in the same write.
+    /// Appends BEGIN; its replies are swallowed. A step of the client's request has to follow, in the same write.
     #[cold]
     pub fn send_deferred_begin(&mut self, _at: Boundary, out: &mut Vec<u8>) {
         encode::parse(out, b"", b"BEGIN", &[]);

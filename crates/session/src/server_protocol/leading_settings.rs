@@ -2,7 +2,7 @@
 //!
 //! Owns their messages. They are a transaction of their own without a Sync, BEGIN, the SETs and COMMIT: if PostgreSQL refuses one of them,
 //! it skips all up to the next Sync (55.2.3), so that no request runs under settings of another client. What the request does, and whether
-//! it fails, does not concern them.
+//! it fails, does not concern them. If the request cannot be sent in the same write, because not all of it is here, they end with a Sync of Weir's own.
 
 use wire::encode;
 
@@ -47,6 +47,11 @@ impl ServerProtocol {
         self.leading.is_some() && self.replies.newest() == Some(PendingReply::LeadingSetting)
     }
 
+    /// Settings or a deferred BEGIN were sent in front of the client's request, without a Sync, and nothing of that request.
+    pub(crate) fn awaits_request_behind_own(&self) -> bool {
+        matches!(self.replies.newest(), Some(PendingReply::LeadingSetting | PendingReply::DeferredBegin))
+    }
+
     /// How many replies are owed to what was sent in front of the client's request.
     #[inline]
     #[must_use]
@@ -61,8 +66,8 @@ impl ServerProtocol {
         matches!(self.replies.front(), Some(PendingReply::LeadingSetting | PendingReply::DeferredBegin))
     }
 
-    /// Appends these statements, which give the server the values of `wanted`; their replies are swallowed. A request of the client has to
-    /// follow in the same write.
+    /// Appends these statements, which give the server the values of `wanted`; their replies are swallowed. A step of the client's request
+    /// has to follow, in the same write.
     pub fn send_leading_settings<'a>(
         &mut self,
         _at: Boundary,

@@ -16,6 +16,7 @@ mod encodings;
 mod fair_queue;
 mod fleet_cancel;
 mod floods;
+mod half_requests;
 mod hosts;
 mod identity;
 mod leftovers;

@@ -452,6 +452,62 @@ fn a_primary_that_is_left_behind_while_it_is_made_like_its_client_gets_no_reques
     assert!(!world.closed.contains(&client));
 }
 
+/// With half a request the client has its server, which has been given the client's settings.
+#[test]
+fn what_completes_a_request_that_a_primary_has_settings_for_is_the_next_ones() {
+    let request = message(|out| encode::query(out, b"insert into t values (1) -- of the new one"));
+    let set = |tag: &str, name: &str| {
+        message(|out| {
+            encode::command_complete(out, tag);
+            encode::parameter_status(out, b"application_name", name.as_bytes());
+            encode::ready(out, Status::Idle);
+        })
+    };
+    for is_found_late in [true, false] {
+        let mut world = World::new(
+            "session_state = virtual\n[databases]\nd = host=a,b port=1 target_session_attrs=primary pool_size=1",
+        );
+        let clients = ["one", "two"].map(|name| world.client(&[("application_name", name)]));
+        let reported = [PRIMARY[0], PRIMARY[1], ("application_name", "")];
+        let old = is_used(&mut world, "a:1", &reported);
+        world.answer(old, Status::Idle); // No table changes a session.
+        for (client, name) in clients.into_iter().zip(["one", "two"]) {
+            world.query(client, "select 1");
+            world.receive(old, &set("SET", name));
+            world.answer(old, Status::Idle);
+        }
+        world.sent.clear();
+        world.receive(clients[0], &request[..9]);
+        let has_sync = world.tags(old).ends_with("PBECS");
+        let answers = |world: &mut World| {
+            if has_sync {
+                world.led(old, 1);
+                let reports = message(|out| {
+                    encode::parameter_status(out, b"application_name", b"one");
+                    encode::ready(out, Status::Idle);
+                });
+                world.receive(old, &reports);
+            }
+        };
+        if is_found_late {
+            answers(&mut world);
+        }
+        another_pool_finds_the_next(&mut world);
+        world.receive(clients[0], &request[9..]);
+        if !is_found_late {
+            assert_eq!(world.tags(old), "", "its settings are unanswered");
+            answers(&mut world);
+        }
+        assert_eq!(world.tags(old), "X", "{is_found_late}");
+        world.event(Event::HungUp { conn: old });
+        let (next, _) = opening(&mut world);
+        reports_as(&mut world, next, &reported, (CLUSTER, Some(2)));
+        assert!(!world.closed.contains(&clients[0]), "{is_found_late}");
+        let sent = world.text(next);
+        assert!(sent.contains("application_name='one'") && sent.contains("of the new one"), "{sent}");
+    }
+}
+
 #[test]
 fn a_client_that_keeps_a_primary_that_was_left_behind_for_its_session_ends_with_its_request() {
     let select = message(|out| encode::query(out, b"select 1"));
