@@ -98,13 +98,17 @@ impl Key {
         self
     }
 
-    /// By what the client with this key is found; the rest of a long secret is compared by [`Key::is`].
+    /// Under what a key of this group is registered; the rest of a long secret is compared by [`Key::is`].
     pub(crate) fn prefix(&self, group: PeerGroup) -> CancelKeyPrefix {
-        let mut prefix = self.short();
-        if group != PeerGroup::None {
-            prefix[7] |= HOPS;
-        }
-        prefix
+        let [alone, in_group] = self.prefixes();
+        if group == PeerGroup::None { alone } else { in_group }
+    }
+
+    /// By what the client with this key is found: without a group, and in any. Clients keep their keys when the group changes.
+    pub(crate) fn prefixes(&self) -> [CancelKeyPrefix; 2] {
+        let (alone, mut in_group) = (self.short(), self.short());
+        in_group[7] |= HOPS;
+        [alone, in_group]
     }
 
     /// Whether they are the same key, however often it was forwarded; takes as long if they are not.

@@ -51,9 +51,8 @@ impl Route {
         let Some(own) = group.own() else { return Route::Here };
         // In a fleet each node knows where the others are: the one that a request was forwarded to has the client, or none has.
         let is_there = matches!(group, PeerGroup::Fleet(_)) && !key.is_unforwarded();
-        // Clients keep keys of server processes when the setting is turned off, and those of a process that was not in the fleet yet.
-        let may_name_another = matches!(group, PeerGroup::Fleet(_)) || key.may_be_of_server();
-        if is_there || may_name_another && shard_of_key(core, key).is_some() {
+        // Clients keep their keys: those of server processes when that setting is turned off, and those of a process that was in no group, or in another place of it.
+        if is_there || shard_of_key(core, key).is_some() {
             return Route::Here;
         }
         if key.may_be_of_server() {
@@ -348,15 +347,17 @@ pub(crate) fn close(core: &mut Core, conn: ConnId) {
 
 /// Where the client with this key is.
 fn shard_of_key(core: &Core, key: &Key) -> Option<ShardId> {
-    let prefix = key.prefix(core.config.peer_group());
-    core.pool_registry.find_cancel_key(prefix).map(|(shard, _)| ShardId(shard))
+    place_of_key(core, key).map(|(shard, _)| ShardId(shard))
+}
+
+fn place_of_key(core: &Core, key: &Key) -> Option<(u16, u32)> {
+    key.prefixes().into_iter().find_map(|prefix| core.pool_registry.find_cancel_key(prefix))
 }
 
 /// The client with this key.
 fn client_of_key<'a>(core: &'a Core, key: &Key) -> Option<(ConnId, &'a client::Client)> {
     let group = core.config.peer_group();
-    let found = core.pool_registry.find_cancel_key(key.prefix(group));
-    let (_, place) = found.filter(|(shard, _)| *shard == core.id.0)?;
+    let (_, place) = place_of_key(core, key).filter(|(shard, _)| *shard == core.id.0)?;
     let client = core.conns.find_client(ConnId(place)).filter(|client| client.cancel_key.is(key, group));
     Some((ConnId(place), client?))
 }

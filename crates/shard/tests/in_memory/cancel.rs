@@ -69,6 +69,38 @@ fn only_the_whole_key_cancels() {
     assert_eq!(world.connecting.len(), 1);
 }
 
+/// A key stays with its client: RELOAD changes how others are made, and where requests for them go.
+#[test]
+fn a_key_from_before_a_reload_of_peer_id_cancels() {
+    let group = |own: u32| {
+        format!(
+            "peer_id = {own}\ndefault_pool_size = 9\n[peers]\n1 = host=127.0.0.1 port=3\n2 = host=127.0.0.1 port=2\n[pgbouncer]"
+        )
+    };
+    let alone = || "default_pool_size = 9".to_owned();
+    for (before, after) in [(alone(), group(1)), (group(1), group(2)), (group(1), alone())] {
+        let mut world = World::new(&before);
+        // Their last bits, which count how often a request was forwarded in a group, are all that there are.
+        let clients: Vec<_> = (0..8)
+            .map(|number| greeted(&mut world, if number % 2 == 0 { Version::V3_0 } else { Version::V3_2 }))
+            .collect();
+        world.event(Event::Command(messages::Command::Configure(crate::world::config(&after))));
+        for (client, process_id, secret) in clients {
+            world.query(client, "select 1");
+            while !world.connecting.is_empty() {
+                world.server();
+            }
+            cancel(&mut world, process_id, &secret);
+            let carrier = world.connecting.pop();
+            let target = carrier.map(|carrier| format!("{:?}", world.targets[&carrier]));
+            assert!(
+                target.as_deref().is_some_and(|target| target.contains("port: 1 ")),
+                "{before} {after} {process_id:x} {secret:x?}: {target:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_key_of_a_disconnected_client_cancels_nothing() {
     let mut world = World::new("default_pool_size = 1");
