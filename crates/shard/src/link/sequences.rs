@@ -38,6 +38,12 @@ pub(crate) fn settle(core: &mut Core, client_conn: ConnId, server_conn: ConnId) 
     }
     let Some(server) = core.conns.server_mut(server_conn) else { return true };
     let is_foreign = server.protocol.has_foreign_sequences();
+    if is_foreign && server.cancels > 0 {
+        // A cancel request under way is for the client's query, and must not meet Weir's own: the request is looked at again when that is over.
+        server.protocol.hold_requests();
+        backpressure::pause_client(core, client_conn);
+        return true;
+    }
     server.protocol.sequences_settled(is_kept);
     if is_foreign {
         let discard = InternalQuery::Sequences(client_conn);

@@ -5,7 +5,7 @@ use crate::world::{World, message};
 use messages::{Command, LimitOf, ShardId, ShardMessage};
 use shard::{ConnId, Event};
 use wire::backend::Status;
-use wire::encode;
+use wire::{backend, encode, frame::Frames};
 
 const INSERT: &str = "insert into t values (1)";
 const ASKS: &str = "select lastval()";
@@ -330,6 +330,63 @@ fn called_by_another() -> (World, ConnId, ConnId) {
     let (mut world, one, two, server) = beginning(1, "");
     run(&mut world, two, server, INSERT, "INSERT 0 1");
     (world, one, server)
+}
+
+/// Asks to cancel what this client runs: the connection that carries that to the server.
+fn cancel(world: &mut World, (process_id, secret): &(u32, Vec<u8>)) -> ConnId {
+    let conn = world.accept();
+    world.receive(conn, &message(|out| encode::cancel_request(out, *process_id, secret)));
+    world.connected()
+}
+
+/// The key of a client that has been greeted.
+fn key(world: &World, client: ConnId) -> (u32, Vec<u8>) {
+    let mut frames = Frames::new(1 << 20);
+    frames.push(&world.sent[&client]);
+    let mut all = std::iter::from_fn(|| frames.pop().unwrap());
+    let (_, body) = all.find(|(tag, _)| *tag == wire::tag::backend::KEY_DATA).unwrap();
+    let (process_id, secret) = backend::key_data(&body).unwrap();
+    (process_id, secret.to_vec())
+}
+
+/// A cancel request is for the client's query: DISCARD SEQUENCES is Weir's own, and waits until it is over.
+#[test]
+fn values_are_discarded_behind_a_cancel_request() {
+    for is_in_block in [true, false] {
+        let (mut world, client, server) = called_by_another();
+        let key = key(&world, client);
+        let asks = message(|out| encode::query(out, ASKS.as_bytes()));
+        let status = if is_in_block { Status::InTransaction } else { Status::Idle };
+        if is_in_block {
+            world.query(client, "begin");
+            world.answer(server, status);
+        }
+        world.query(client, "select 1");
+        if !is_in_block {
+            world.receive(client, &asks); // It waits, because of the values.
+        }
+        world.sent.clear();
+        let carrier = cancel(&mut world, &key);
+        world.answer(server, status);
+        if is_in_block {
+            world.receive(client, &asks);
+        }
+        assert_eq!(world.tags(server), "", "{is_in_block}: the cancel may still arrive");
+        world.event(Event::HungUp { conn: carrier });
+        let sent = world.text(server);
+        assert!(sent.contains(DISCARD) && !sent.contains(ASKS), "{is_in_block}: {sent}");
+        let discarded = message(|out| {
+            encode::command_complete(out, DISCARD);
+            encode::ready(out, status);
+        });
+        world.receive(server, &discarded);
+        assert!(world.text(server).contains(ASKS), "{is_in_block}");
+        world.sent.clear();
+        world.answer(server, status);
+        assert_eq!(world.tags(client), "CZ", "{is_in_block}");
+        world.query(client, "select 2");
+        assert_eq!(world.tags(server), "Q", "{is_in_block}: nothing is held any more");
+    }
 }
 
 #[test]
