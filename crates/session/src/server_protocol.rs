@@ -281,7 +281,7 @@ impl ServerProtocol {
     #[inline]
     pub fn mark_quiet(&mut self) {
         self.statements.mark_quiet();
-        self.effects.mark_quiet();
+        self.effects.mark_quiet(self.statements.unnamed.effects());
         self.session.mark_quiet();
     }
 

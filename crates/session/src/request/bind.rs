@@ -82,7 +82,7 @@ impl Step<'_, '_> {
         }
         let statement = match self.find(bind.name) {
             Lookup::Unresolved => return RequestAction::AwaitReplies,
-            Lookup::Unknown if self.server.is_own_name(bind.name) => return self.bind_own(bind),
+            Lookup::Unknown if self.is_own_name(bind.name) => return self.bind_own(bind),
             Lookup::Unknown if self.server.replies.has_change() => return RequestAction::AwaitReplies,
             Lookup::Unknown => return self.refuse_bind(bind, out),
             Lookup::Is(statement) => statement,

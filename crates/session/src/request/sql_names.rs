@@ -79,6 +79,10 @@ impl Step<'_, '_> {
             }
         }
         self.server.session.note_statements(names.prepared.iter());
+        // What is executed later may find under a name what is parsed until then.
+        if !alone {
+            self.server.effects.name_statements(self.context.client, names.all());
+        }
         if names.is_unclear {
             self.server.session.note_prepared_unseen();
         }
@@ -111,6 +115,11 @@ impl Step<'_, '_> {
         }
     }
 
+    /// This name means what it means on the server.
+    pub(super) fn is_own_name(&self, name: &[u8]) -> bool {
+        self.server.is_own_name(self.context.client, name)
+    }
+
     /// Bind of a name that means what it means on the server.
     #[cold]
     #[inline(never)]
@@ -126,10 +135,11 @@ impl Step<'_, '_> {
     /// Parse, Describe or Close of such a name.
     #[cold]
     #[inline(never)]
-    pub(super) fn pass_own(&mut self, frame_tag: u8) -> RequestAction {
+    pub(super) fn pass_own(&mut self, frame_tag: u8, name: &[u8]) -> RequestAction {
         match frame_tag {
             tag::DESCRIBE => self.describe_portal(),
             tag::PARSE => {
+                self.server.session.note_statement(name);
                 self.server.session.note_prepared();
                 self.pass(PendingReply::OwnParse)
             }

@@ -131,7 +131,7 @@ impl Step<'_, '_> {
         match self.find(name) {
             Lookup::Unresolved => return RequestAction::AwaitReplies,
             Lookup::Is(taken) => return self.refuse_parse(header, name, taken, rest, at, out),
-            Lookup::Unknown if self.server.is_own_name(name) => return self.pass_own(tag::PARSE),
+            Lookup::Unknown if self.is_own_name(name) => return self.pass_own(tag::PARSE, name),
             Lookup::Unknown => {}
         }
         let InForce::Settings(settings) = self.in_force() else { return RequestAction::AwaitReplies };
@@ -185,8 +185,8 @@ impl Step<'_, '_> {
             return dropped;
         }
         let found = self.find(name);
-        if found == Lookup::Unknown && self.server.is_own_name(name) {
-            return self.pass_own(header.tag);
+        if found == Lookup::Unknown && self.is_own_name(name) {
+            return self.pass_own(header.tag, name);
         }
         if found == Lookup::Unresolved || self.server.replies.has_change() {
             return RequestAction::AwaitReplies;

@@ -8,6 +8,7 @@ use wire::backend::Status;
 
 use super::pending_resets::PendingResets;
 use crate::Reset;
+use crate::session_state::MAX_NAMES;
 use crate::statement_text::Effects;
 
 /// The effects of what was sent.
@@ -25,6 +26,17 @@ pub(crate) struct SentEffects {
     pub(crate) resets: PendingResets,
     /// Parameters that have the client's startup value again for the client, but not on this server.
     lost: Reset,
+    /// Statements that portals, and the statement without a name, may name once they are executed.
+    names: NamedStatements,
+}
+
+/// Names of statements in texts of this client's that have been sent and may be executed yet.
+#[derive(Debug, Default)]
+struct NamedStatements {
+    client: u64,
+    names: Vec<Box<str>>,
+    /// There were too many: each name counts as one of them.
+    any: bool,
 }
 
 impl SentEffects {
@@ -95,13 +107,42 @@ impl SentEffects {
         self.unnamed_resets = resets;
     }
 
-    /// The server is quiet: there is no portal any more.
+    /// A text of this client's is sent that names these statements when it is executed, which is later.
+    #[cold]
+    pub(crate) fn name_statements<'a>(&mut self, client: u64, names: impl Iterator<Item = &'a String>) {
+        if self.names.client != client {
+            self.names = NamedStatements { client, ..NamedStatements::default() };
+        }
+        for name in names {
+            if self.names.names.len() >= MAX_NAMES {
+                self.names.any = true;
+            } else if !self.may_name(client, name) {
+                self.names.names.push(name.as_str().into());
+            }
+        }
+    }
+
+    /// Something of this client's that may be executed yet names this statement.
+    pub(crate) fn may_name(&self, client: u64, name: &str) -> bool {
+        let NamedStatements { client: own, names, any } = &self.names;
+        *own == client && (*any || names.iter().any(|known| **known == *name))
+    }
+
+    /// The server is quiet: there is no portal any more, and `unnamed` is what the statement without a name may do.
     #[inline]
-    pub(crate) fn mark_quiet(&mut self) {
-        if self.portals.any(Effects::ALTERING) {
-            self.portal_resets = Reset::default();
+    pub(crate) fn mark_quiet(&mut self, unnamed: Effects) {
+        if self.portals.any(Effects::ALTERING.and(Effects::NAMES)) {
+            self.end_portals(unnamed);
         }
         self.portals = Effects::NONE;
+    }
+
+    #[cold]
+    fn end_portals(&mut self, unnamed: Effects) {
+        self.portal_resets = Reset::default();
+        if !unnamed.any(Effects::NAMES) {
+            self.names = NamedStatements::default();
+        }
     }
 
     /// The query whose reply has this number resets these.
@@ -159,7 +200,7 @@ mod tests {
         effects.execute();
         assert!(effects.segment().any(Effects::SETTINGS), "the portal may be there in the next segment");
         effects.end_segment();
-        effects.mark_quiet();
+        effects.mark_quiet(Effects::NONE);
         effects.execute();
         assert_eq!(effects.segment(), Effects::BOUND);
     }
@@ -174,6 +215,27 @@ mod tests {
         assert_eq!(effects.portal_resets(), Reset::UNCLEAR);
         effects.resets_answered(Status::Idle, Reset::default());
         assert_eq!(effects.portal_resets(), Reset::default());
+    }
+
+    #[test]
+    fn names_of_statements_end_with_what_may_be_executed_yet() {
+        let (mut effects, name) = (SentEffects::default(), "s".to_owned());
+        let bind = |effects: &mut SentEffects| {
+            effects.name_statements(1, [&name].into_iter());
+            effects.bind(Effects::NAMES);
+            assert!(effects.may_name(1, "s") && !effects.may_name(2, "s") && !effects.may_name(1, "t"));
+        };
+        bind(&mut effects);
+        effects.mark_quiet(Effects::NAMES);
+        assert!(effects.may_name(1, "s"), "the statement without a name can be bound again");
+        bind(&mut effects);
+        effects.mark_quiet(Effects::NONE);
+        assert!(!effects.may_name(1, "s"));
+        let many: Vec<String> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
+        effects.name_statements(1, many.iter());
+        assert!(effects.may_name(1, "s"), "more than are kept");
+        effects.name_statements(2, [&name].into_iter());
+        assert!(!effects.may_name(1, "s") && !effects.may_name(2, "t"));
     }
 
     #[test]

@@ -92,13 +92,14 @@ impl ServerProtocol {
         !self.prepared_by_sql.failed.is_empty()
     }
 
-    /// This name of a statement means what it means on the server: SQL has prepared it, or may have.
-    pub(crate) fn is_own_name(&self, name: &[u8]) -> bool {
+    /// This client's name of a statement means what it means on the server: SQL has prepared it, may have, or names it when it is executed.
+    pub(crate) fn is_own_name(&self, client: u64, name: &[u8]) -> bool {
+        let is_named = |name| self.session.names_statement(name) || self.effects.may_name(client, name);
         self.session.is_followed()
             && !name.starts_with(SERVER_NAME_HEAD)
             && (self.parameters.prepared().has(name)
                 || self.prepared_by_sql.has_failed(name)
-                || std::str::from_utf8(name).is_ok_and(|name| self.session.names_statement(name)))
+                || std::str::from_utf8(name).is_ok_and(is_named))
     }
 
     /// The client has prepared it by SQL, and it could not be prepared here.

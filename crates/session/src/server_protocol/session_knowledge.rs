@@ -403,6 +403,13 @@ impl SessionKnowledge {
         }
     }
 
+    /// The server is sent a Parse of this name.
+    #[cold]
+    pub(crate) fn note_statement(&mut self, name: &[u8]) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.note_statements([&name].into_iter());
+    }
+
     /// SQL may prepare a statement whose name the text does not show.
     pub(crate) fn note_prepared_unseen(&mut self) {
         self.has_prepared_unseen = true;

@@ -63,6 +63,12 @@ impl UnnamedStatement {
         }
     }
 
+    /// What executing the one that was sent last may change.
+    #[inline]
+    pub(crate) fn effects(&self) -> Effects {
+        self.expected.effects
+    }
+
     /// Executing the one that was sent last may change prepared statements or parameters.
     pub(crate) fn may_alter(&self) -> bool {
         self.expected.effects.any(Effects::ALTERING)

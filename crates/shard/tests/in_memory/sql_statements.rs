@@ -406,3 +406,30 @@ fn what_an_execute_needs_in_a_pipeline_ends_no_transaction() {
     world.query(one, "execute p");
     assert_eq!(world.tags(server), "PQ", "no Sync between them");
 }
+
+/// PostgreSQL looks the name up when the portal is executed.
+#[test]
+fn what_is_parsed_behind_a_text_that_names_it_is_on_the_server_under_that_name() {
+    for (between, sql) in [(false, "deallocate b"), (false, "execute b"), (true, "deallocate b")] {
+        for statement in [&b""[..], b"d"] {
+            let (mut world, [client], server) = idle();
+            let first = message(|out| {
+                encode::parse(out, statement, sql.as_bytes(), &[]);
+                encode::sync(out);
+            });
+            world.receive(client, &first);
+            let parsed = message(|out| {
+                encode::parse_complete(out);
+                encode::ready(out, Status::Idle);
+            });
+            world.receive(server, &parsed);
+            let bound = message(|out| encode::bind_simple(out, b"", statement, &[]));
+            let parse = message(|out| encode::parse(out, b"b", b"select 8", &[]));
+            let both = if between && statement.is_empty() { [parse, bound] } else { [bound, parse] };
+            world.receive(client, &both.concat());
+            let sent = world.text(server);
+            assert!(sent.contains("b\0select 8\0"), "{sql} as {statement:?}: {sent:?}");
+            assert_eq!(sent.matches("select 8").count(), 1, "{sql} as {statement:?}: {sent:?}");
+        }
+    }
+}
