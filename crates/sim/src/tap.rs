@@ -76,6 +76,8 @@ pub(crate) struct Tap {
     asks_timeline: bool,
     told_timeline: Option<u32>,
     shown_timeline: Option<u32>,
+    /// The databases of each RECONNECT since it was opened; None is all of them.
+    reconnects: Vec<Option<String>>,
     /// The pooler makes it like a client, which gets it next: it was chosen before.
     prepares: bool,
     /// A request was sent behind one of the same client that is not answered.
@@ -114,6 +116,7 @@ impl Tap {
             follows: false,
             told_timeline: None,
             shown_timeline: None,
+            reconnects: Vec::new(),
             asked_for_tls: false,
             to_server: Frames::default(),
             to_pooler: Frames::default(),
@@ -217,6 +220,17 @@ impl Tap {
     /// The timeline of a primary that the server has just told of.
     pub(crate) fn take_shown_timeline(&mut self) -> Option<u32> {
         self.shown_timeline.take()
+    }
+
+    /// RECONNECT of this database, or of all.
+    pub(crate) fn note_reconnect(&mut self, database: Option<&str>) {
+        self.reconnects.push(database.map(str::to_owned));
+    }
+
+    /// It was opened before RECONNECT of its database: what it says of its cluster is of the time before.
+    pub(crate) fn is_before_reconnect(&self) -> bool {
+        let Purpose::Session { database, .. } = &self.purpose else { return false };
+        self.reconnects.iter().any(|one| one.as_ref().is_none_or(|one| one == database))
     }
 
     /// Nothing is owed, half sent or open, and it is no client's yet.
@@ -454,6 +468,16 @@ mod tests {
             tap.sent(&query(1), checker, QUIET);
             assert!(tap.take_follows() && !tap.take_follows());
         });
+    }
+
+    #[test]
+    fn a_connection_is_before_each_reconnect_that_came_while_it_was_open() {
+        for (reconnected, is_before) in [(None, true), (Some("d"), true), (Some("e"), false)] {
+            let (mut tap, mut checker) = (Tap::new(), InvariantChecker::default());
+            tap.note_reconnect(reconnected);
+            tap.sent(b"\0\0\0\x14\0\x03\0\0database\0d\0\0", &mut checker, QUIET);
+            assert_eq!(tap.is_before_reconnect(), is_before, "{reconnected:?}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<P: Pooler> World<P> {
                 self.checker.listener_losses += u64::from(is_loss(&format!("{record:?}")));
             }
             Action::Connect { conn, target } => {
-                let spot = self.add_socket(shard, conn, None);
+                let spot = self.add_server_socket(shard, conn);
                 let now_us = self.clock.now_us();
                 let address = self.address_of(&target);
                 let attempt = self.cluster.attempt(setup::place_of(address), now_us);

@@ -134,9 +134,13 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// RECONNECT: what was shown is forgotten.
+    /// RECONNECT: what was shown is forgotten, and what connections to servers show that are there already counts for nothing.
     pub(super) fn forget_shown(&mut self, shard: usize, database: Option<&str>) {
         let process = self.shards[shard].process;
+        let sockets = self.shards[shard].sockets.iter_mut().flatten();
+        for tap in sockets.filter_map(|socket| socket.tap.as_mut()) {
+            tap.note_reconnect(database);
+        }
         let is_kept = |name: &(usize, String)| name.0 != process || database.is_some_and(|one| name.1 != one);
         self.reads.shown.retain(|name, _| is_kept(name));
         self.reads.known.retain(is_kept);

@@ -155,6 +155,15 @@ impl<P: Pooler> World<P> {
         conn
     }
 
+    /// A socket that is being connected to a server.
+    pub(super) fn add_server_socket(&mut self, shard: usize, conn: ConnId) -> ConnRef {
+        let spot = self.add_socket(shard, conn, None);
+        if let Some(socket) = self.socket(spot) {
+            socket.tap = Some(Box::new(Tap::new()));
+        }
+        spot
+    }
+
     pub(super) fn connect_ends(&mut self, spot: ConnRef, attempt: Attempt, address: IpAddr) {
         if self.socket(spot).is_none_or(|socket| socket.closing) {
             return;
@@ -166,7 +175,6 @@ impl<P: Pooler> World<P> {
             self.set_owner(near.peer(), Owner::Backend(number));
             if let Some(socket) = self.socket(spot) {
                 socket.end = Some(near);
-                socket.tap = Some(Box::new(Tap::new()));
                 socket.address = Some(address);
             }
             let remote = SocketAddr::new(address, PORT);
@@ -252,7 +260,7 @@ impl<P: Pooler> World<P> {
             if let (Some(timeline), Purpose::Session { database, .. }) =
                 (tap.take_shown_timeline(), &tap.purpose)
             {
-                shown = Some((database.clone(), timeline));
+                shown = Some((database.clone(), timeline)).filter(|_| !tap.is_before_reconnect());
             }
         }
         let unsent = socket.has_unsent();
