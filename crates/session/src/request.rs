@@ -3,6 +3,7 @@
 //! Owns where requests begin and end, what each will be answered with, and renaming prepared statements. Looks into a
 //! body only where a statement has a name. Never waits and never allocates for a plain request.
 
+mod awaiting;
 mod bind;
 mod first_message;
 mod held;
@@ -14,7 +15,6 @@ mod sequences;
 mod sql_names;
 mod statements;
 
-use wire::encode;
 use wire::frame::{self, HEADER_BYTES, Header};
 use wire::frontend::{self, Found};
 use wire::tag::{begins_request, frontend as tag};
@@ -250,31 +250,6 @@ impl Step<'_, '_> {
             | RequestAction::Dropped(_) => {}
         }
         RequestOutcome::All
-    }
-
-    /// This and what comes behind it is kept until replies have come. The server is made to send those that it would keep
-    /// until a Sync.
-    #[cold]
-    #[inline(never)]
-    fn await_replies(&mut self, at: Boundary, out: &mut impl Output) {
-        self.flush(out);
-        self.server.gate.close_until(self.server.replies.awaited());
-        if !self.server.replies.ends_with_ready() {
-            self.server.replay_buffer.follow(true);
-            send(&mut self.server.replay_buffer, at, out, encode::flush);
-        }
-    }
-
-    /// What Weir has sent in front of a request ends with a Sync of its own, because nothing of the request can be sent yet. PostgreSQL would answer it with
-    /// the end of the request only, and the server would owe something for as long as the client sends no more.
-    #[cold]
-    #[inline(never)]
-    fn end_own_segment(&mut self, at: Boundary, out: &mut impl Output) {
-        self.flush(out);
-        send_internal(self.server, at, out, encode::sync);
-        let asked = self.server.transaction.asked();
-        self.server.replies.push_internal_sync(asked);
-        self.server.gate.close_until(self.server.replies.next_number());
     }
 
     /// While a request is recorded its messages are sent whole, so that it can be replayed at any time; one that is too

@@ -2,7 +2,7 @@
 //!
 //! Owns its messages. They have no Sync: the request behind them ends their segment, and PostgreSQL skips that request if BEGIN
 //! fails (55.2.3), so that nothing of a transaction is executed outside of one. Where the request is not all here, a Sync of Weir's own ends it
-//! (`request.rs`); the client of a BEGIN that fails is closed in any case.
+//! (`request/awaiting.rs`); the client of a BEGIN that fails is closed in any case.
 
 use wire::encode;
 
