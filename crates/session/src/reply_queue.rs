@@ -523,6 +523,23 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_passes_on_the_rest_of_what_was_begun_and_settings_begin_nothing() {
+        let keeps = |entries: &[PendingReply]| {
+            let mut queue = replies(entries);
+            queue.end();
+            queue.keeps_next(false)
+        };
+        assert!(!keeps(&[PendingReply::Parse]), "its segment goes on");
+        assert!(keeps(&[PendingReply::Query]));
+        assert!(keeps(&[PendingReply::LeadingSetting]));
+        assert!(!keeps(&[PendingReply::LeadingSetting, PendingReply::Parse]));
+        assert!(
+            !keeps(&[PendingReply::LeadingSetting, PendingReply::DeferredBegin]),
+            "its transaction goes on"
+        );
+    }
+
+    #[test]
     fn an_error_of_a_simple_query_skips_nothing() {
         let mut queue = replies(&[PendingReply::Query, PendingReply::Query]);
         assert!(!queue.fail(drop));
