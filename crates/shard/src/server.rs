@@ -141,6 +141,8 @@ pub(crate) struct Server {
     pub(crate) unsent: bool,
     /// It has been asked how far it is since it last had a client.
     pub(crate) was_asked: bool,
+    /// It is connected to a standby, and serves nothing before it was asked how far that is.
+    pub(crate) position_unknown: bool,
     /// What it has sent since it last had a client or answered a query of Weir's own.
     pub(crate) unasked_bytes: u32,
     /// Asked not to be read, because its client reads slowly.

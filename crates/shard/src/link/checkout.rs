@@ -364,7 +364,9 @@ fn serve_next(core: &mut Core, server_conn: ConnId) {
     let is_followed = local_pool.serves.cluster().is_some()
         && core.conns.find_server(server_conn).is_some_and(|server| !server.was_asked);
     if local_pool.relations.is_due(now_us) && relations::ask(core, server_conn)
-        || is_followed && positions::is_due(core, pool_id) && positions::ask(core, server_conn)
+        || is_followed
+            && positions::is_due_for(core, pool_id, server_conn)
+            && positions::ask(core, server_conn)
         || lacks_room && opening::goes_for_dedicated(core, server_conn)
     {
         return;

@@ -157,6 +157,7 @@ fn open(core: &mut Core, pool_id: PoolId, open_for: OpenFor, reserve: bool) {
         unsent: false,
         leaves: false,
         was_asked: false,
+        position_unknown: false,
         unasked_bytes: 0,
         paused: false,
         reader_since_us: None,

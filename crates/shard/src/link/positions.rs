@@ -54,6 +54,12 @@ fn ask_idle_of(core: &mut Core, pool_id: PoolId) {
     }
 }
 
+/// It is time to ask this server of the pool, which has no client.
+#[inline]
+pub(crate) fn is_due_for(core: &mut Core, pool_id: PoolId, server_conn: ConnId) -> bool {
+    core.conns.find_server(server_conn).is_some_and(|server| server.position_unknown) || is_due(core, pool_id)
+}
+
 /// It is time to ask a server of this pool.
 #[inline]
 pub(crate) fn is_due(core: &mut Core, pool_id: PoolId) -> bool {
@@ -92,16 +98,15 @@ pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
             InternalQuery::Position(cluster.sample_begins(known.writes(), now_us))
         }
         Serves::Standby(standby) => {
-            cluster.position_asked(standby.place, now_us);
             if cluster.is_to_name_timeline(standby.place) {
                 query = server_position::QUERY_OF_STANDBY;
             }
-            InternalQuery::Position(0)
+            InternalQuery::Position(cluster.position_asked(standby.place, now_us))
         }
     };
     // A client that waits gets this server when it has answered: no other is opened meanwhile.
     local_pool.pool.begin_check(server_conn.0, now_us);
-    server.was_asked = true;
+    (server.was_asked, server.position_unknown) = (true, false);
     server.phase = Phase::InternalQuery(question);
     server.query_us = now_us;
     let protocol = &mut server.protocol;
@@ -115,8 +120,8 @@ pub(crate) fn ask(core: &mut Core, server_conn: ConnId) -> bool {
     true
 }
 
-/// The server has said how far it is, or refused to.
-pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, sample: u64, error: Option<&[u8]>) {
+/// The server has said how far it is, or refused to: the answer to the question of this number, which is that of a sample if it is a primary's.
+pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, number: u64, error: Option<&[u8]>) {
     let now_us = core.now.mono_us;
     let Some(server) = core.conns.server_mut(server_conn) else { return };
     let (pool_id, timeline) = (server.pool, server.timeline());
@@ -129,12 +134,14 @@ pub(crate) fn position_answered(core: &mut Core, server_conn: ConnId, sample: u6
     let lsn = position.and_then(|position| position.lsn);
     let is_first_refusal = cluster.note_refusal(place, error.is_some());
     match place {
-        None => cluster.sampled(sample, lsn, timeline.unwrap_or_default(), now_us),
+        None => cluster.sampled(number, lsn, timeline.unwrap_or_default(), now_us),
         Some(place) => {
             let follows = position.and_then(|position| position.timeline);
-            cluster.replayed(place, lsn.map(|lsn| (lsn, follows)), now_us);
+            let has_less = cluster.replayed(place, number, lsn.map(|lsn| (lsn, follows)), now_us);
             if is_other {
                 cluster.note_state(place, HostState::Primary, now_us);
+            } else if has_less {
+                standbys::move_waiters_of_host(core, pool_id, place);
             }
         }
     }

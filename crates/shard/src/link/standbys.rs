@@ -34,7 +34,13 @@ pub(crate) fn note_login(core: &mut Core, conn: ConnId) {
     let place = place_of(core, server);
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return };
     match (&local_pool.serves, place) {
-        (Serves::Standby(standby), _) => cluster.note_state(standby.place, HostState::Standby, now_us),
+        (Serves::Standby(standby), _) => {
+            cluster.note_state(standby.place, HostState::Standby, now_us);
+            // The host may have crashed, and be back with less than it had, while what was known of it came by connections that only seem to live.
+            if let Some(server) = core.conns.server_mut(conn) {
+                server.position_unknown = true;
+            }
+        }
         (_, Some(place)) => {
             cluster.note_primary(place, now_us);
             cluster.note_timeline(timeline.unwrap_or_default());
@@ -112,6 +118,16 @@ pub(crate) fn forget_crashed(core: &mut Core, conn: ConnId) -> Vec<PoolId> {
     let Some((local_pool, cluster)) = core.local_pools.with_cluster(pool_id) else { return Vec::new() };
     let Some(place) = local_pool.serves.standby().map(|standby| standby.place) else { return Vec::new() };
     cluster.note_crash(place);
+    pools_of_host(core, pool_id, place)
+}
+
+/// This host may have less than was known of it: the reads that wait for it, which were to be served by that, are the primary's.
+#[cold]
+pub(crate) fn move_waiters_of_host(core: &mut Core, pool_id: PoolId, place: usize) {
+    pools_of_host(core, pool_id, place).into_iter().for_each(|pool| routing::move_waiters(core, pool));
+}
+
+fn pools_of_host(core: &Core, pool_id: PoolId, place: usize) -> Vec<PoolId> {
     let pools = core.local_pools.iter().map(|(pool, _)| pool);
     pools.filter(|pool| is_of_host(core, *pool, pool_id, place)).collect()
 }

@@ -4,11 +4,13 @@
 //! of the primary are sampled and numbered. A client that has written notes how many samples have begun; each later one is at or behind
 //! its commit record, so that a standby that has replayed a later one has the write. Asks no server itself.
 
+mod choice;
+
 use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use settings::{Database, ReplicaLag, Weights};
+use settings::{Database, ReplicaLag};
 
 use crate::time::micros;
 
@@ -32,9 +34,6 @@ const REFUSED_US: u64 = 5_000_000;
 
 /// A standby that has not answered for so long serves no reads: its host may have gone without a word.
 const SILENT_US: u64 = 1_000_000;
-
-/// The most by which a host counts as behind its share of the reads, or before it.
-const MAX_OWED: i64 = 10_000;
 
 /// A host that was found to be another primary is connected to again after this time.
 const PRIMARY_AGAIN_US: u64 = 15_000_000;
@@ -95,6 +94,9 @@ pub(crate) struct Host {
     fresh_writes: u64,
     question: Question,
     asked_us: u64,
+    /// The number of the last question, and of the last one whose answer counts: those that were asked before say nothing any more.
+    asked: u64,
+    answered: u64,
     /// It has not said that it is a standby since a primary on a newer timeline was seen: it may have been promoted before that one.
     is_unconfirmed: bool,
     /// It has refused to say how far it is.
@@ -122,6 +124,8 @@ impl Host {
             fresh_writes: 0,
             question: Question::None,
             asked_us: 0,
+            asked: 0,
+            answered: 0,
             is_unconfirmed: false,
             is_refused: false,
             silent_since_us: None,
@@ -178,25 +182,6 @@ pub(crate) enum Needs {
     Sample(u64),
     /// This sample, and one that began when clients had written so often.
     Writes { sample: u64, writes: u64 },
-}
-
-/// A host that may serve a read.
-#[derive(Clone, Copy)]
-struct Choice {
-    place: usize,
-    load: u32,
-    weight: u16,
-    owed: i64,
-}
-
-impl Choice {
-    /// The other one, if it is better.
-    #[inline]
-    fn or_better(self, other: Choice) -> Choice {
-        let load = u64::from(self.load) * u64::from(other.weight);
-        let other_load = u64::from(other.load) * u64::from(self.weight);
-        if other_load < load || other_load == load && other.owed > self.owed { other } else { self }
-    }
 }
 
 /// How far a standby is behind the samples.
@@ -334,6 +319,7 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(place) else { return };
         (host.replayed, host.fresh, host.fresh_writes, host.follows) = (None, 0, 0, 0);
         (host.question, host.asked_us, host.silent_since_us) = (Question::None, 0, None);
+        host.answered = host.asked;
     }
 
     /// A standby may have crashed, and have less than it had. Whether it is silent, or follows an older timeline, is as it was.
@@ -341,6 +327,7 @@ impl Cluster {
         let Some(host) = self.hosts.get_mut(place) else { return };
         (host.replayed, host.fresh, host.fresh_writes) = (None, 0, 0);
         (host.question, host.asked_us) = (Question::None, 0);
+        host.answered = host.asked;
         if host.follows == self.timeline {
             host.follows = 0;
         }
@@ -455,35 +442,54 @@ impl Cluster {
         self.hosts.get(place).is_some_and(|host| host.follows != self.timeline)
     }
 
-    pub(crate) fn position_asked(&mut self, place: usize, now_us: u64) {
-        if let Some(host) = self.hosts.get_mut(place) {
-            (host.question, host.asked_us) = (Question::Asked(now_us), now_us);
-            host.silent_since_us.get_or_insert(now_us);
-        }
+    /// A standby is asked now: the number of the question.
+    pub(crate) fn position_asked(&mut self, place: usize, now_us: u64) -> u64 {
+        let Some(host) = self.hosts.get_mut(place) else { return 0 };
+        (host.question, host.asked_us) = (Question::Asked(now_us), now_us);
+        host.silent_since_us.get_or_insert(now_us);
+        host.asked += 1;
+        host.asked
     }
 
-    /// A standby has replayed up to there and follows this timeline, if that could be told; None if it has refused to answer.
-    pub(crate) fn replayed(&mut self, place: usize, position: Option<(u64, Option<u32>)>, now_us: u64) {
-        let Some(host) = self.hosts.get_mut(place) else { return };
-        host.is_unconfirmed &= host.question == Question::None;
-        (host.question, host.silent_since_us) = (Question::None, None);
+    /// A standby has answered the question of this number: it has replayed up to there and follows this timeline, if that could be told; None if it has refused to
+    /// answer. True if it may have less than was known of it.
+    pub(crate) fn replayed(
+        &mut self,
+        place: usize,
+        number: u64,
+        position: Option<(u64, Option<u32>)>,
+        now_us: u64,
+    ) -> bool {
+        // What was asked before may have been answered before a crash.
+        let Some(host) = self.hosts.get_mut(place).filter(|host| number > host.answered) else {
+            return false;
+        };
+        host.answered = number;
+        if number == host.asked {
+            host.is_unconfirmed &= host.question == Question::None;
+            host.question = Question::None;
+        }
+        host.silent_since_us = None;
         let Some((lsn, timeline)) = position else {
             host.asked_us = now_us + REFUSED_US;
-            return;
+            (host.replayed, host.fresh, host.fresh_writes) = (None, 0, 0);
+            return true;
         };
-        if host.replayed.is_some_and(|(before, _)| lsn < before) {
-            (host.fresh, host.fresh_writes) = (0, 0); // It has crashed since.
+        let has_less = host.replayed.is_none_or(|(before, _)| lsn < before);
+        if has_less {
+            (host.fresh, host.fresh_writes) = (0, 0); // It may have crashed since.
         }
         (host.replayed, host.seen_us) = (Some((lsn, now_us)), now_us);
         host.follows = timeline.unwrap_or(host.follows);
         // What another timeline has at these positions is something else.
         if host.follows != self.timeline {
-            return;
+            return has_less;
         }
         if let Some(sample) = self.samples.iter().rev().find(|sample| sample.lsn <= lsn) {
             host.fresh = host.fresh.max(sample.number);
             host.fresh_writes = host.fresh_writes.max(sample.writes);
         }
+        has_less
     }
 
     /// Who has all of the primary's changes up to this position has what a read needs.
@@ -521,48 +527,6 @@ impl Cluster {
             && self.is_near_enough(host, most, now_us)
     }
 
-    /// Of the hosts that serve such a read, the one with the least `load` (requests under way; None: no connection to it is open) for its weight; between equals
-    /// the one that is furthest behind its share, or the first of them.
-    #[inline]
-    pub(crate) fn least_loaded(
-        &self,
-        needs: Needs,
-        most: ReplicaLag,
-        load: impl Fn(usize) -> Option<u32>,
-        weights: &Weights,
-        now_us: u64,
-    ) -> Option<usize> {
-        let mut least: Option<Choice> = None;
-        for (place, host) in self.hosts.iter().enumerate() {
-            let weight = weights.of(place);
-            if weight > 0
-                && self.is_of_use(host, needs, most, now_us)
-                && let Some(load) = load(place)
-            {
-                let choice = Choice { place, load, weight, owed: host.owed };
-                least = Some(least.map_or(choice, |least| least.or_better(choice)));
-            }
-        }
-        least.map(|choice| choice.place)
-    }
-
-    /// A read goes to this host.
-    pub(crate) fn read_goes_to(&mut self, place: usize, weights: &Weights) {
-        let mut all = 0;
-        for (at, host) in self.hosts.iter_mut().enumerate() {
-            if matches!(host.state, HostState::Standby) {
-                let weight = i64::from(weights.of(at));
-                all += weight;
-                // One that has not served for a while does not get it all at once.
-                host.owed = (host.owed + weight).min(MAX_OWED);
-            }
-        }
-        if let Some(host) = self.hosts.get_mut(place) {
-            host.reads += 1;
-            host.owed = (host.owed - all).max(-MAX_OWED);
-        }
-    }
-
     fn is_near_enough(&self, host: &Host, most: ReplicaLag, now_us: u64) -> bool {
         let lag = || self.lag_of(host, now_us);
         match most {
@@ -598,7 +562,7 @@ pub(crate) fn label(host: &str, entry: &Database, place: usize) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::Origin;
+    use settings::{Origin, Weights};
     use std::time::Duration;
 
     const MS: u64 = 1_000;
@@ -618,6 +582,14 @@ mod tests {
         cluster.sampled(number, Some(lsn), 1, now_us);
     }
 
+    /// The first standby answers the last question.
+    fn replayed(cluster: &mut Cluster, position: Option<(u64, Option<u32>)>, now_us: u64) {
+        let host = &mut cluster.hosts[1];
+        host.asked += 1;
+        let number = host.asked;
+        cluster.replayed(1, number, position, now_us);
+    }
+
     fn serves(cluster: &Cluster, place: usize, needs: Needs) -> bool {
         serves_within(cluster, place, needs, ReplicaLag::Unlimited, 0)
     }
@@ -631,12 +603,12 @@ mod tests {
         let mut cluster = cluster();
         sample(&mut cluster, 100, 0);
         let needed = Needs::Sample(cluster.note_write(0));
-        cluster.replayed(1, Some((1000, Some(1))), 0);
+        replayed(&mut cluster, Some((1000, Some(1))), 0);
         assert!(!serves(&cluster, 1, needed), "no sample was taken since");
         sample(&mut cluster, 1100, 5 * MS);
-        cluster.replayed(1, Some((1099, Some(1))), 0);
+        replayed(&mut cluster, Some((1099, Some(1))), 0);
         assert!(!serves(&cluster, 1, needed) && serves(&cluster, 1, Needs::Nothing));
-        cluster.replayed(1, Some((1100, Some(1))), 0);
+        replayed(&mut cluster, Some((1100, Some(1))), 0);
         assert!(serves(&cluster, 1, needed));
         let needed = Needs::Sample(cluster.note_write(0));
         assert!(!serves(&cluster, 1, needed), "another write");
@@ -648,7 +620,7 @@ mod tests {
         let number = cluster.sample_begins(0, 0);
         let needed = Needs::Sample(cluster.note_write(0));
         cluster.sampled(number, Some(100), 1, 0);
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert!(!serves(&cluster, 1, needed));
     }
 
@@ -659,10 +631,10 @@ mod tests {
         let needed = Needs::Sample(cluster.note_write(0));
         let second = cluster.sample_begins(0, PATIENCE_US);
         cluster.sampled(first, Some(100), 1, 0);
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert!(!serves(&cluster, 1, needed));
         cluster.sampled(second, Some(200), 1, 0);
-        cluster.replayed(1, Some((200, Some(1))), 0);
+        replayed(&mut cluster, Some((200, Some(1))), 0);
         assert!(serves(&cluster, 1, needed));
     }
 
@@ -678,10 +650,24 @@ mod tests {
     fn a_standby_that_was_started_again_is_asked_again() {
         let mut cluster = cluster();
         sample(&mut cluster, 100, 0);
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert!(serves(&cluster, 1, Needs::Sample(1)));
         cluster.forget_position(1);
         assert!(!serves(&cluster, 1, Needs::Sample(1)) && serves(&cluster, 1, Needs::Nothing));
+    }
+
+    #[test]
+    fn an_answer_that_a_later_one_has_overtaken_says_nothing() {
+        let mut cluster = cluster();
+        sample(&mut cluster, 100, 0);
+        let (first, second) = (cluster.position_asked(1, 0), cluster.position_asked(1, 0));
+        assert!(cluster.replayed(1, second, Some((50, Some(1))), 0), "nothing was known of it");
+        assert!(!cluster.replayed(1, first, Some((100, Some(1))), 0));
+        assert!(!serves(&cluster, 1, Needs::Sample(1)), "it has crashed in between");
+        let third = cluster.position_asked(1, 0);
+        cluster.note_crash(1);
+        assert!(!cluster.replayed(1, third, Some((100, Some(1))), 0));
+        assert!(!serves(&cluster, 1, Needs::Sample(1)), "it has crashed again");
     }
 
     #[test]
@@ -694,7 +680,7 @@ mod tests {
         assert!(serves(&cluster, SILENT_US - 1) && !serves(&cluster, SILENT_US));
         cluster.position_asked(1, PATIENCE_US);
         assert!(!serves(&cluster, PATIENCE_US), "a further question does not help");
-        cluster.replayed(1, Some((100, Some(1))), PATIENCE_US);
+        replayed(&mut cluster, Some((100, Some(1))), PATIENCE_US);
         assert!(serves(&cluster, PATIENCE_US));
     }
 
@@ -703,15 +689,15 @@ mod tests {
         let mut cluster = cluster();
         sample(&mut cluster, 100, 0);
         let needed = Needs::Sample(1);
-        cluster.replayed(1, Some((100, None)), 0);
-        cluster.replayed(1, Some((100, Some(2))), 0);
+        replayed(&mut cluster, Some((100, None)), 0);
+        replayed(&mut cluster, Some((100, Some(2))), 0);
         assert!(!serves(&cluster, 1, needed) && !serves(&cluster, 1, Needs::Nothing));
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert!(serves(&cluster, 1, needed) && !cluster.is_to_name_timeline(1));
         let number = cluster.sample_begins(0, 0);
         cluster.note_timeline(2);
         cluster.sampled(number, Some(50), 1, 0);
-        cluster.replayed(1, Some((100, Some(2))), 0);
+        replayed(&mut cluster, Some((100, Some(2))), 0);
         assert!(!serves(&cluster, 1, needed), "the old primary's answer came late");
     }
 
@@ -721,10 +707,10 @@ mod tests {
         cluster.position_asked(1, 0);
         cluster.note_timeline(2);
         assert!(!serves(&cluster, 1, Needs::Nothing) && cluster.is_position_due(1, 0));
-        cluster.replayed(1, Some((100, None)), 0);
+        replayed(&mut cluster, Some((100, None)), 0);
         assert!(!serves(&cluster, 1, Needs::Nothing), "it was asked before");
         cluster.position_asked(1, 0);
-        cluster.replayed(1, Some((100, None)), 0);
+        replayed(&mut cluster, Some((100, None)), 0);
         assert!(serves(&cluster, 1, Needs::Nothing) && !cluster.is_position_due(1, 0));
     }
 
@@ -751,7 +737,7 @@ mod tests {
         let mut cluster = cluster();
         let number = cluster.sample_begins(7, 0);
         cluster.sampled(number, Some(100), 1, 0);
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert!(serves(&cluster, 1, Needs::Writes { sample: 0, writes: 7 }));
         assert!(!serves(&cluster, 1, Needs::Writes { sample: 0, writes: 8 }));
         assert!(!serves(&cluster, 1, Needs::Writes { sample: 2, writes: 7 }), "its own");
@@ -762,11 +748,11 @@ mod tests {
         let mut cluster = cluster();
         assert_eq!(cluster.lag(1, 0), None);
         sample(&mut cluster, 100, 0);
-        cluster.replayed(1, Some((100, Some(1))), 0);
+        replayed(&mut cluster, Some((100, Some(1))), 0);
         assert_eq!(cluster.lag(1, 50 * MS), Some(Lag { bytes: 0, time_us: 0 }));
         sample(&mut cluster, 300, 100 * MS);
         sample(&mut cluster, 500, 200 * MS);
-        cluster.replayed(1, Some((300, Some(1))), 0);
+        replayed(&mut cluster, Some((300, Some(1))), 0);
         assert_eq!(cluster.lag(1, 250 * MS), Some(Lag { bytes: 200, time_us: 50 * MS }));
         let near = |most| serves_within(&cluster, 1, Needs::Nothing, most, 250 * MS);
         assert!(near(ReplicaLag::Bytes(200)) && !near(ReplicaLag::Bytes(199)));
@@ -789,9 +775,9 @@ mod tests {
         assert_eq!(cluster.note_write(T), 2, "the next one will do for this write, too");
         cluster.position_asked(1, T);
         assert!(!cluster.is_position_due(1, T));
-        cluster.replayed(1, Some((4, Some(1))), T);
+        replayed(&mut cluster, Some((4, Some(1))), T);
         assert!(cluster.is_position_due(1, T + SAMPLE_AGAIN_US), "it is behind");
-        cluster.replayed(1, Some((5, Some(1))), T);
+        replayed(&mut cluster, Some((5, Some(1))), T);
         assert!(!cluster.is_position_due(1, T + SAMPLE_AGAIN_US), "nothing newer is known");
     }
 

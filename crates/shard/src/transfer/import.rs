@@ -430,6 +430,7 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
         unsent: false,
         leaves: false,
         was_asked: false,
+        position_unknown: false,
         unasked_bytes: 0,
         paused: false,
         reader_since_us: None,

@@ -197,6 +197,13 @@ impl Split {
     /// A read of the client is running on b, and one of another on a further connection to it.
     fn reads_on_two(&mut self) -> ConnId {
         assert_eq!(self.query(READ), Some(1));
+        let second = self.second_read();
+        answers(&mut self.world, second, &[&[Some("t"), Some("500"), Some("1")]]);
+        second
+    }
+
+    /// Another client's read waits for a further connection to b, which is logged in to.
+    fn second_read(&mut self) -> ConnId {
         let other = self.world.client(&[]);
         self.world.receive(other, &message(|out| encode::query(out, READ.as_bytes())));
         let (_, second) = opened(&mut self.world).into_iter().find(|(host, _)| host == "b").unwrap();
@@ -695,6 +702,27 @@ fn a_standby_that_has_crashed_has_nothing_although_other_connections_to_it_seem_
 }
 
 #[test]
+fn a_further_connection_to_a_standby_serves_nothing_before_it_has_said_how_far_that_is() {
+    // Of the first connection, on which a read runs, it is not known whether it lives.
+    for (lsn, serves) in [(500, true), (50, false)] {
+        let mut split = Split::new("weight=1,1,0 pool_size=2 read_consistency=database");
+        assert_eq!(split.query("UPDATE t SET a = 1"), Some(0));
+        split.replies(0, "UPDATE 1", Status::Idle);
+        assert_eq!(split.query(READ), Some(0));
+        split.replies(0, "SELECT 1", Status::Idle);
+        split.world.pass(400);
+        split.answer(500, [500, 500]);
+        assert_eq!(split.query(READ), Some(1));
+        let second = split.second_read();
+        assert!(!split.world.text(second).contains(READ), "the host may have less than it had");
+        split.world.sent.remove(&split.primary);
+        answers(&mut split.world, second, &[&[Some("t"), Some(&lsn.to_string()), Some("1")]]);
+        assert_eq!(split.world.text(second).contains(READ), serves);
+        assert_eq!(split.world.text(split.primary).contains(READ), !serves);
+    }
+}
+
+#[test]
 fn a_connection_to_a_standby_that_has_said_why_it_ends_says_nothing_of_its_host() {
     let (mut split, second) = Split::reading_its_write();
     let other = split.world.client(&[]);
@@ -718,7 +746,7 @@ fn a_silent_standby_whose_connections_end_one_by_one_gets_no_reads() {
     split.reads_on_two();
     split.replies(1, "SELECT 1", Status::Idle);
     // It is asked how far it is, and does not answer; the primary does.
-    for _ in 0..5 {
+    for _ in 0..8 {
         split.world.pass(400);
         let primary = split.primary;
         (0..3).for_each(|_| drop(split.answer_one(primary, 100)));
