@@ -57,6 +57,9 @@ struct ClusterRuns {
     partitions: u64,
     stalls: u64,
     restarts: u64,
+    silent_primaries: u64,
+    silent_ended: u64,
+    half_open: u64,
 }
 
 impl Campaign {
@@ -145,7 +148,16 @@ impl Totals {
 
 impl ClusterRuns {
     fn count(&mut self, report: &Report) {
-        let HostEvents { promotions, split_brains, partitions, stalls, restarts } = report.host_events;
+        let HostEvents {
+            promotions,
+            split_brains,
+            partitions,
+            stalls,
+            restarts,
+            silent_primaries,
+            silent_ended,
+            half_open,
+        } = report.host_events;
         for (runs, times) in [
             (&mut self.standby_reads, report.standby_reads),
             (&mut self.promotions, promotions),
@@ -153,6 +165,9 @@ impl ClusterRuns {
             (&mut self.partitions, partitions),
             (&mut self.stalls, stalls),
             (&mut self.restarts, restarts),
+            (&mut self.silent_primaries, silent_primaries),
+            (&mut self.silent_ended, silent_ended),
+            (&mut self.half_open, half_open),
         ] {
             *runs += u64::from(times > 0);
         }
@@ -160,10 +175,20 @@ impl ClusterRuns {
 
     /// None if no run had a cluster to which something has happened.
     fn in_words(self) -> Option<String> {
-        let ClusterRuns { standby_reads, promotions, split_brains, partitions, stalls, restarts } = self;
-        (standby_reads + promotions + partitions + stalls + restarts > 0).then(|| {
+        let ClusterRuns {
+            standby_reads,
+            promotions,
+            split_brains,
+            partitions,
+            stalls,
+            restarts,
+            silent_primaries,
+            silent_ended,
+            half_open,
+        } = self;
+        (standby_reads + promotions + partitions + stalls + restarts + half_open > 0).then(|| {
             format!(
-                "runs with reads on standbys: {standby_reads}, promotions: {promotions}, split brains: {split_brains}, hosts cut off: {partitions}, standbys standing still: {stalls}, hosts started again: {restarts}"
+                "runs with reads on standbys: {standby_reads}, promotions: {promotions}, split brains: {split_brains}, hosts cut off: {partitions}, standbys standing still: {stalls}, hosts started again: {restarts}, primaries replaced while silent: {silent_primaries} (with requests that these owed: {silent_ended}), standbys that crashed behind connections: {half_open}"
             )
         })
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pool::{
-    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProcessCounts,
-    SharedPool,
+    Budget, CancelKeyPrefix, ConnectionCounts, FairPool, FairShare, FairShares, PoolRegistry, ProbedCluster,
+    ProcessCounts, SharedPool,
 };
 use settings::QueueBy;
 use shard::audit::Audit;
@@ -23,6 +23,7 @@ struct Inner {
     pools: BTreeMap<(String, String), Arc<SharedPool>>,
     host_pools: BTreeMap<(String, String, String), Arc<SharedPool>>,
     databases: BTreeMap<String, Arc<ConnectionCounts>>,
+    probed_clusters: BTreeMap<String, ProbedCluster>,
     users: BTreeMap<String, Arc<ConnectionCounts>>,
     fair_shares: FairShares,
     quotas: quota::Book,
@@ -122,6 +123,22 @@ impl Names {
         shard
     }
 
+    /// What the hosts of an entry have answered, as in `driver/process_registry.rs`.
+    pub(crate) fn note_probed(&self, entry: &str, probed: ProbedCluster) {
+        self.with(|inner| {
+            inner.probed_clusters.insert(entry.to_owned(), probed);
+            if let Some(counts) = inner.databases.get(entry) {
+                counts.cluster.note_probed(probed);
+            }
+        });
+    }
+
+    /// The newest timeline of a primary that is known of the cluster of an entry, if one is.
+    pub(crate) fn known_timeline(&self, entry: &str) -> Option<u32> {
+        let known = self.with(|inner| inner.databases.get(entry).and_then(|counts| counts.cluster.known()));
+        known.map(|(_, timeline)| timeline)
+    }
+
     /// Cancel keys that are known.
     pub(crate) fn cancel_keys(&self) -> usize {
         self.with(|inner| inner.cancel_keys.len())
@@ -157,7 +174,15 @@ impl PoolRegistry for Names {
     }
 
     fn database(&self, name: &str) -> Arc<ConnectionCounts> {
-        self.with(|inner| Arc::clone(inner.databases.entry(name.to_owned()).or_default()))
+        self.with(|inner| {
+            let Inner { databases, probed_clusters, .. } = inner;
+            let new = || {
+                let counts = Arc::<ConnectionCounts>::default();
+                counts.cluster.note_probed(probed_clusters.get(name).copied().unwrap_or_default());
+                counts
+            };
+            Arc::clone(databases.entry(name.to_owned()).or_insert_with(new))
+        })
     }
 
     fn user(&self, name: &str) -> Arc<ConnectionCounts> {

@@ -58,6 +58,10 @@ pub(crate) enum Fault {
     Freeze,
     /// A host of a cluster is started again.
     RestartHost,
+    /// The primary's machine stops, or its network is cut, without a word, and a standby is promoted. Later it goes on where it was.
+    SilencePrimary,
+    /// A standby crashes, and is back with less than it had replayed; connections to it may seem to live.
+    CrashStandby,
     /// A standby that was left behind, or an old primary, is made a standby of the primary.
     Rejoin,
     /// DETACH and, later, ATTACH.
@@ -97,7 +101,7 @@ impl Fault {
     ];
 
     /// What happens to worlds with a cluster alone.
-    pub(crate) const OF_CLUSTERS: [Fault; 7] = [
+    pub(crate) const OF_CLUSTERS: [Fault; 9] = [
         Fault::Promote,
         Fault::StandStill,
         Fault::Freeze,
@@ -105,6 +109,8 @@ impl Fault {
         Fault::Rejoin,
         Fault::Detach,
         Fault::Unsplit,
+        Fault::SilencePrimary,
+        Fault::CrashStandby,
     ];
 
     /// How many worlds in a million have it.
@@ -112,6 +118,7 @@ impl Fault {
         match self {
             Fault::Stop | Fault::FilesOut | Fault::Shutdown | Fault::BrokenTakeover => 60_000,
             Fault::Promote | Fault::StandStill => 400_000,
+            Fault::SilencePrimary | Fault::CrashStandby => 300_000,
             Fault::Rejoin => 500_000,
             Fault::Kill | Fault::HostMoved | Fault::Disable | Fault::WaitClose | Fault::Drain => 120_000,
             _ => 200_000,
@@ -134,15 +141,21 @@ impl Fault {
                 | Fault::Freeze
                 | Fault::RestartHost
                 | Fault::Rejoin
+                | Fault::SilencePrimary
+                | Fault::CrashStandby
         )
     }
 
     /// Whether it needs a pooler that takes commands and has timers, which a relay does not.
     pub(crate) fn is_of_a_pooler(self) -> bool {
         use Fault::{
-            CutClient, CutServer, Freeze, Promote, Rejoin, RestartHost, StandStill, Terminate, WallJump,
+            CrashStandby, CutClient, CutServer, Freeze, Promote, Rejoin, RestartHost, SilencePrimary,
+            StandStill, Terminate, WallJump,
         };
-        let is_of_hosts = matches!(self, Promote | StandStill | Freeze | RestartHost | Rejoin);
+        let is_of_hosts = matches!(
+            self,
+            Promote | StandStill | Freeze | RestartHost | Rejoin | SilencePrimary | CrashStandby
+        );
         !is_of_hosts
             && !matches!(self, CutClient | CutServer | Terminate | Fault::Crash | Fault::Refuse | WallJump)
     }

@@ -81,6 +81,10 @@ struct Pipe {
     writer_waits: bool,
     /// The reader has closed: nothing is kept for it.
     reader_gone: bool,
+    /// Nothing arrives before then.
+    held_until_us: u64,
+    /// The reader has gone without a word: what is written is answered with a reset, though not before then.
+    lost_until_us: Option<u64>,
 }
 
 impl Network {
@@ -114,6 +118,11 @@ impl Network {
     pub(crate) fn write<T: From<Wake>>(&mut self, from: End, bytes: &[u8], clock: &mut Clock<T>) -> usize {
         let pipe = self.pipe(from.peer());
         if pipe.reader_gone || pipe.ending.is_some() {
+            if !bytes.is_empty()
+                && let Some(lost_until_us) = pipe.lost_until_us.take()
+            {
+                self.reset_lost(from, lost_until_us, clock);
+            }
             return bytes.len();
         }
         let room = pipe.capacity.saturating_sub(pipe.bytes.len()).min(bytes.len());
@@ -189,6 +198,51 @@ impl Network {
         self.end(End { link, opener: false }, Ending::Reset, clock);
     }
 
+    /// Nothing arrives at this end before then: neither bytes nor the ending.
+    pub(crate) fn hold(&mut self, to: End, until_us: u64) {
+        let pipe = self.pipe(to);
+        pipe.held_until_us = pipe.held_until_us.max(until_us);
+    }
+
+    /// The machine at this end is gone, and TCP does not say so: the other end is reset once it has written something, though not before `until_us`.
+    pub(crate) fn lose<T: From<Wake>>(&mut self, at: End, until_us: u64, clock: &mut Clock<T>) {
+        let own = self.pipe(at);
+        (own.reader_gone, own.bytes, own.arrived) = (true, VecDeque::new(), 0);
+        if std::mem::take(&mut own.writer_waits) {
+            self.reset_lost(at.peer(), until_us, clock);
+        } else {
+            own.lost_until_us = Some(until_us);
+        }
+    }
+
+    /// What was held arrives.
+    pub(crate) fn release_all<T: From<Wake>>(&mut self, clock: &mut Clock<T>) {
+        for end in self.ends() {
+            if std::mem::take(&mut self.pipe(end).held_until_us) > clock.now_us() {
+                clock.after(0, Wake::Arrive(end).into());
+            }
+        }
+    }
+
+    /// Connections that only seem to live are found out, as by keepalives.
+    pub(crate) fn reset_all_lost<T: From<Wake>>(&mut self, clock: &mut Clock<T>) {
+        for end in self.ends() {
+            if self.pipe(end).lost_until_us.take().is_some() {
+                self.end(end.peer(), Ending::Reset, clock);
+            }
+        }
+    }
+
+    fn ends(&self) -> Vec<End> {
+        let links = (0..u32::try_from(self.links.len()).unwrap_or(u32::MAX)).map(LinkId);
+        links.flat_map(|link| [false, true].map(|opener| End { link, opener })).collect()
+    }
+
+    fn reset_lost<T: From<Wake>>(&mut self, to: End, until_us: u64, clock: &mut Clock<T>) {
+        self.hold(to, until_us);
+        self.end(to, Ending::Reset, clock);
+    }
+
     /// Something that the clock was asked for has come; what it means for an end, if anything.
     pub(crate) fn wake<T: From<Wake>>(&mut self, wake: Wake, clock: &mut Clock<T>) -> Option<Notice> {
         match wake {
@@ -203,6 +257,9 @@ impl Network {
     fn arrive<T: From<Wake>>(&mut self, end: End, clock: &mut Clock<T>) {
         let [left, right] = &mut self.links[end.link.0 as usize];
         let pipe = if end.opener { right } else { left };
+        if clock.now_us() < pipe.held_until_us {
+            return clock.at(pipe.held_until_us, Wake::Arrive(end).into());
+        }
         pipe.moving = false;
         let coming = pipe.bytes.len() - pipe.arrived;
         pipe.arrived += self.network_conditions.piece(coming, &mut self.prng);

@@ -166,6 +166,10 @@ pub(crate) struct Hosts {
     pub(crate) most_lag: ReplicaLag,
     /// `target_session_attrs`.
     pub(crate) attrs: TargetSessionAttrs,
+    /// How long after an answer each host is asked again what it is (`host_probe_interval`); 0: they are not asked.
+    pub(crate) probe_us: u64,
+    /// How many of the connections to a standby that crashes seem to live.
+    pub(crate) half_open_per_million: u32,
 }
 
 impl Hosts {
@@ -196,6 +200,18 @@ impl Hosts {
             },
             most_lag,
             attrs: prng.pick(&[any, any, primary, TargetSessionAttrs::ReadWrite]),
+            probe_us: 0,
+            half_open_per_million: 0,
+        }
+        .with_silence(&mut prng.split(SILENCE))
+    }
+
+    /// Hosts fall silent, and are asked whether they have.
+    fn with_silence(self, prng: &mut Prng) -> Hosts {
+        Hosts {
+            probe_us: if prng.chance(700_000) { prng.log_between(100_000, 1_000_000) } else { 0 },
+            half_open_per_million: prng.pick(&[0, 300_000, 700_000, MILLION]),
+            ..self
         }
     }
 }
@@ -476,6 +492,7 @@ const AUTO_SIZE: u64 = 8_009;
 const SHARING: u64 = 8_007;
 const CLASSES: u64 = 8_008;
 const QUOTAS: u64 = 8_010;
+const SILENCE: u64 = 8_011;
 
 fn pooling(prng: &mut Prng) -> Pooling {
     let small = |prng: &mut Prng, least, most| u32::try_from(prng.between(least, most)).unwrap_or(1);

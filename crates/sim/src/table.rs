@@ -57,7 +57,7 @@ pub const INVARIANTS: [Invariant; 23] = [
     row(
         "I8",
         "Each waiter is served or refused by its deadline, and no client waits beside an idle server.",
-        "simulator: after every event on a shard, every second across shards, and at the end",
+        "simulator: after every event on a shard, every second across shards and beside a primary that is silent, and at the end",
     ),
     row(
         "I9",
@@ -112,7 +112,7 @@ pub const INVARIANTS: [Invariant; 23] = [
     row(
         "I19",
         "A read goes to a standby only where that is allowed: it is known to read, the standby has what its client has written, and nothing else of the client's goes there. No transaction begins on a primary of an older timeline than one that was seen.",
-        "simulator: in one seed of six, a model primary and standbys that lag, are promoted, cut off and started again (`weir-sim --clusters` runs only these, with `--short` very many); whole shards in memory (`crates/shard/tests/in_memory/read_write_split.rs`); the end-to-end tests, with a corpus of statements on real servers",
+        "simulator: in one seed of six, a model primary and standbys that lag, are promoted, cut off and started again, and crash behind connections that seem to live (`weir-sim --clusters` runs only these, with `--short` very many); whole shards in memory (`crates/shard/tests/in_memory/read_write_split.rs`); the end-to-end tests, with a corpus of statements on real servers",
     ),
     row(
         "I20",

@@ -101,6 +101,8 @@ pub(crate) struct Tap {
     quiet_since: bool,
     /// Half of something unbelievably long was sent: nothing sensible can follow.
     spoiled: bool,
+    /// The server has asked for the data of a COPY.
+    takes_data: bool,
 }
 
 impl Tap {
@@ -129,6 +131,7 @@ impl Tap {
             began: TimePoint::default(),
             quiet_since: false,
             spoiled: false,
+            takes_data: false,
         }
     }
 
@@ -204,12 +207,13 @@ impl Tap {
                 }
                 b'Z' => {
                     self.status = body.first().copied().unwrap_or(0);
-                    self.asks_timeline = false;
+                    (self.asks_timeline, self.takes_data) = (false, false);
                     self.shown_timeline = self.told_timeline.take();
                     if let Some(owner) = self.points.pop_front().and_then(|point| point.owner) {
                         checker.server_answered(owner);
                     }
                 }
+                b'G' => self.takes_data = true,
                 b'D' if self.asks_timeline => self.told_timeline = timeline(&body),
                 _ => (),
             }
@@ -239,6 +243,14 @@ impl Tap {
             && !self.prepares
             && self.status == b'I'
             && !self.amidst
+            && self.to_server.is_empty()
+    }
+
+    /// It is the server's turn to answer a client.
+    pub(crate) fn owes_client(&self) -> bool {
+        self.points.iter().any(|point| point.owner.is_some())
+            && !self.amidst
+            && !self.takes_data
             && self.to_server.is_empty()
     }
 

@@ -88,7 +88,7 @@ impl Cluster {
     /// What happens to a connection attempt now.
     pub(crate) fn attempt(&self, place: usize, now_us: u64) -> Attempt {
         let hosts = self.replication.as_ref();
-        if now_us < self.silent_until_us || hosts.is_some_and(|hosts| now_us < hosts.frozen_until_us(place)) {
+        if now_us < self.silent_until_us || hosts.is_some_and(|hosts| now_us < hosts.silent_until_us(place)) {
             Attempt::Unanswered
         } else if now_us < self.refusing_until_us || hosts.is_some_and(|hosts| hosts.is_down(place, now_us)) {
             Attempt::Refused
@@ -258,7 +258,7 @@ impl Cluster {
         self.refusing_until_us = 0;
         self.silent_until_us = 0;
         self.servers.max_connections = u32::MAX;
-        self.replication.iter_mut().for_each(Replication::heal);
+        self.replication.iter_mut().for_each(|hosts| hosts.heal(false));
     }
 
     fn gate(&self, now_us: u64) -> Gate {

@@ -82,7 +82,27 @@ struct Host {
     turns_at_us: Option<u64>,
     restart_point: (u32, Option<u64>),
     frozen_until_us: u64,
+    /// The network leads nowhere until then.
+    cut_off_until_us: u64,
+    /// It is silent beyond the end of the faults.
+    outlasts_faults: bool,
+    silent_since_us: u64,
     down_until_us: u64,
+}
+
+/// How a host falls silent, while connections to it stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SilenceKind {
+    /// Its machine stands still.
+    Stopped,
+    /// It goes on, and the network does not lead there.
+    CutOff,
+}
+
+impl Host {
+    fn silent_until_us(&self) -> u64 {
+        self.frozen_until_us.max(self.cut_off_until_us)
+    }
 }
 
 /// What happened to the hosts of a run, counted.
@@ -98,6 +118,12 @@ pub struct HostEvents {
     pub stalls: u64,
     /// Hosts that were started again.
     pub restarts: u64,
+    /// Promotions beside a primary that had fallen silent.
+    pub silent_primaries: u64,
+    /// Connections to such a primary that the pooler has ended while they owed an answer.
+    pub silent_ended: u64,
+    /// Standbys that crashed while connections to them seemed to live.
+    pub half_open: u64,
 }
 
 /// The hosts.
@@ -107,6 +133,8 @@ pub(crate) struct Replication {
     pub(crate) events: HostEvents,
     hosts: Vec<Host>,
     timelines: Vec<Timeline>,
+    /// Where the history begins that standbys can be restored to.
+    begin: u64,
     commits: BTreeMap<Tag, Position>,
     lag_us: u64,
     monitors: bool,
@@ -126,12 +154,16 @@ impl Replication {
             turns_at_us: None,
             restart_point: (1, None),
             frozen_until_us: 0,
+            cut_off_until_us: 0,
+            outlasts_faults: false,
+            silent_since_us: 0,
             down_until_us: 0,
         };
         Replication {
             events: HostEvents::default(),
             hosts: (0..usize::from(how.count)).map(host).collect(),
             timelines: vec![Timeline { from: None, end }],
+            begin: end,
             commits: BTreeMap::new(),
             lag_us: how.lag_us,
             monitors: how.monitors,
@@ -195,7 +227,7 @@ impl Replication {
         let newest = self.newest();
         let may = |(place, host): (usize, &Host)| {
             let is_one = !host.is_primary && host.timeline == newest && host.down_until_us <= now_us;
-            (is_one && host.frozen_until_us <= now_us).then_some(place)
+            (is_one && host.silent_until_us() <= now_us).then_some(place)
         };
         let found: Vec<usize> = self.hosts.iter().enumerate().filter_map(may).collect();
         found.get(self.prng.index(found.len())).copied()
@@ -251,6 +283,7 @@ impl Replication {
         let host = &mut self.hosts[place];
         (host.is_primary, host.timeline, host.replayed, host.turns_at_us) = (false, newest, begin, None);
         (host.down_until_us, host.frozen_until_us, host.restart_point) = (down_until_us, 0, (newest, None));
+        (host.cut_off_until_us, host.outlasts_faults) = (0, false);
         host.arriving.clear();
         self.catch_up(place, down_until_us);
     }
@@ -264,7 +297,49 @@ impl Replication {
     /// A host says nothing until then.
     pub(crate) fn freeze(&mut self, place: usize, until_us: u64) {
         self.events.partitions += 1;
-        self.hosts[place].frozen_until_us = until_us;
+        let host = &mut self.hosts[place];
+        if !host.outlasts_faults {
+            host.frozen_until_us = until_us;
+        }
+    }
+
+    /// A host falls silent until then, also if the faults are over before.
+    pub(crate) fn silence(&mut self, place: usize, silence: SilenceKind, now_us: u64, until_us: u64) {
+        let host = &mut self.hosts[place];
+        (host.outlasts_faults, host.silent_since_us) = (true, now_us);
+        match silence {
+            SilenceKind::Stopped => host.frozen_until_us = until_us,
+            SilenceKind::CutOff => host.cut_off_until_us = until_us,
+        }
+    }
+
+    /// Since when a host is silent that has fallen so beyond the end of the faults.
+    pub(crate) fn silent_since_us(&self, place: usize, now_us: u64) -> Option<u64> {
+        let host = self.hosts.get(place)?;
+        (host.outlasts_faults && now_us < host.silent_until_us()).then_some(host.silent_since_us)
+    }
+
+    /// A standby crashes: it is back then with less than it had replayed, and replays what it lacks later still.
+    pub(crate) fn crash(&mut self, place: usize, up_us: u64, replays_us: u64, now_us: u64) {
+        self.advance(place, now_us);
+        let Host { timeline, replayed, .. } = self.hosts[place];
+        let least = self.timeline(timeline).from.map_or(self.begin, |from| from.lsn).min(replayed);
+        let kept = self.prng.between(least, replayed);
+        let host = &mut self.hosts[place];
+        (host.replayed, host.down_until_us) = (kept, up_us);
+        host.still_until_us = host.still_until_us.max(replays_us);
+        host.arriving.clear();
+        self.catch_up(place, up_us);
+    }
+
+    /// A standby that is up, at random.
+    pub(crate) fn standby(&mut self, now_us: u64) -> Option<usize> {
+        let may = |(place, host): (usize, &Host)| {
+            let is_up = host.down_until_us <= now_us && host.silent_until_us() <= now_us;
+            (!host.is_primary && is_up).then_some(place)
+        };
+        let found: Vec<usize> = self.hosts.iter().enumerate().filter_map(may).collect();
+        found.get(self.prng.index(found.len())).copied()
     }
 
     /// Nobody listens there until then.
@@ -276,14 +351,26 @@ impl Replication {
         self.hosts[place].frozen_until_us
     }
 
+    pub(crate) fn cut_off_until_us(&self, place: usize) -> u64 {
+        self.hosts[place].cut_off_until_us
+    }
+
+    /// Until then it takes no connection, and answers on none.
+    pub(crate) fn silent_until_us(&self, place: usize) -> u64 {
+        self.hosts[place].silent_until_us()
+    }
+
     pub(crate) fn is_down(&self, place: usize, now_us: u64) -> bool {
         now_us < self.hosts[place].down_until_us
     }
 
-    /// The faults are over.
-    pub(crate) fn heal(&mut self) {
+    /// The faults are over; what is silent beyond that goes on `if_silent`.
+    pub(crate) fn heal(&mut self, if_silent: bool) {
         for host in &mut self.hosts {
-            (host.still_until_us, host.frozen_until_us, host.down_until_us) = (0, 0, 0);
+            (host.still_until_us, host.down_until_us) = (0, 0);
+            if if_silent || !host.outlasts_faults {
+                (host.frozen_until_us, host.cut_off_until_us, host.outlasts_faults) = (0, 0, false);
+            }
         }
         self.lag_us = self.lag_us.min(1_000);
     }
@@ -309,8 +396,10 @@ impl Replication {
         let end = begin.insert_lsn() + 8 * self.prng.between(3, RECORD_BYTES / 8);
         let ends_page = self.prng.chance(ENDS_PAGE);
         timeline.end = if ends_page { end.next_multiple_of(PAGE_BYTES) } else { end };
+        let is_cut_off = now_us < self.hosts[place].cut_off_until_us;
         let followers = |(other, host): (usize, &Host)| {
-            (!host.is_primary && host.timeline == number && other != place).then_some(other)
+            let follows = !host.is_primary && host.timeline == number && other != place;
+            (follows && !is_cut_off).then_some(other)
         };
         let followers: Vec<usize> = self.hosts.iter().enumerate().filter_map(followers).collect();
         for other in followers {

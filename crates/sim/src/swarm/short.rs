@@ -17,6 +17,7 @@ fn share_per_million(fault: Fault) -> u32 {
     match fault {
         Fault::Promote => 850_000,
         Fault::StandStill | Fault::Freeze | Fault::Rejoin => 450_000,
+        Fault::SilencePrimary | Fault::CrashStandby => 450_000,
         _ => 200_000,
     }
 }

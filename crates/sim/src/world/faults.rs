@@ -87,6 +87,7 @@ impl<P: Pooler> World<P> {
         self.cluster.heal(now_us);
         self.heal_hosts();
         self.network.heal();
+        self.network.reset_all_lost(&mut self.clock);
         self.files_out_until_us = 0;
         self.undo_everything();
         self.configure_for_healing();

@@ -10,12 +10,14 @@ mod faults;
 mod finish;
 mod operator;
 mod orders;
+mod probe;
 mod process;
 mod quotas;
 mod reads;
 mod reload;
 mod replicas;
 mod servers;
+mod silence;
 mod sockets;
 mod takeover;
 mod waiting;
@@ -101,6 +103,9 @@ enum What {
     Trouble(Fault, u64),
     /// A host that is no use any more is made a standby.
     Rejoin(usize),
+    /// A process asks a host what it is, and hears of it.
+    Probe(usize, usize),
+    Probed(probe::Answer),
     /// The faults are over.
     Heal,
 }
@@ -223,6 +228,9 @@ pub(crate) struct World<P> {
     addresses: BTreeMap<&'static str, u8>,
     /// What clients' reads must see, and which timelines the pooler was shown.
     reads: reads::Reads,
+    /// What hosts have answered that were asked what they are.
+    probes: probe::Probes,
+    silence: silence::Silence,
     /// Whether there are pools to be counted.
     pools: bool,
 }
@@ -284,6 +292,8 @@ impl<P: Pooler> World<P> {
             files_out_until_us: 0,
             addresses: BTreeMap::new(),
             reads: reads::Reads::default(),
+            probes: probe::Probes::default(),
+            silence: silence::Silence::default(),
             pools: true,
         };
         world.prepare();
@@ -304,6 +314,7 @@ impl<P: Pooler> World<P> {
             world.era == Era::Healing && world.slots.iter().all(Option::is_none)
         });
         self.expect_nobody_waiting();
+        self.end_silence();
         self.live_until(self.clock.now_us() + GRACE_US, |_| false);
         self.begin_probing();
         self.live_until(self.clock.now_us() + HEALING_US, |world| world.slots.iter().all(Option::is_none));
@@ -383,6 +394,8 @@ impl<P: Pooler> World<P> {
             What::BackendWake(number) => self.drive_backend(number),
             What::Trouble(fault, mean_us) => self.trouble(fault, mean_us),
             What::Rejoin(place) => self.rejoin(place),
+            What::Probe(process, place) => self.probe_host(process, place),
+            What::Probed(answer) => self.host_probed(answer),
             What::Heal => self.heal(),
         }
     }
@@ -488,6 +501,7 @@ impl<P: Pooler> World<P> {
         let percent = if self.era == Era::Chaos { self.swarm.driving.busy_percent } else { 0 };
         self.deliver(shard, Event::Busy { percent });
         self.expect_idle_servers_given_up();
+        self.expect_silent_primary_left(shard);
         self.expect_pauses_in_force();
         self.expect_sent_away_gone();
         self.clock.after(SECOND_US, What::Busy(shard));

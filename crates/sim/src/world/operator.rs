@@ -163,6 +163,7 @@ impl<P: Pooler> World<P> {
             }
             Fault::Reconnect => {
                 let database = self.one_or_all(one);
+                self.forget_probed(database.as_deref());
                 self.command(&Command::Reconnect { database });
             }
             Fault::Disable => {

@@ -46,6 +46,7 @@ impl<P: Pooler> World<P> {
         }
         self.processes.push(Process { shards: first..self.shards.len(), names, operator: None });
         self.current = Some(number);
+        self.begin_probing_hosts(number);
         number
     }
 

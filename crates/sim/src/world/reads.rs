@@ -123,15 +123,20 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// A server has told of its timeline.
-    pub(super) fn note_shown(&mut self, spot: ConnRef, database: &str, timeline: u32) {
-        let name = (self.shards[spot.shard].process, database.to_owned());
+    /// A server has told a process of its timeline.
+    pub(super) fn note_shown(&mut self, process: usize, database: &str, timeline: u32) {
+        let name = (process, database.to_owned());
         if self.reads.known.contains(&name) {
             let shown = self.reads.shown.entry(name).or_default();
             if timeline > shown.0 {
                 *shown = (timeline, self.clock.now_us());
             }
         }
+    }
+
+    /// The newest timeline of a primary that a process was shown, and when.
+    pub(super) fn shown_to(&self, process: usize, database: &str) -> (u32, u64) {
+        self.reads.shown.get(&(process, database.to_owned())).copied().unwrap_or_default()
     }
 
     /// RECONNECT: what was shown is forgotten, and what connections to servers show that are there already counts for nothing.
@@ -160,7 +165,7 @@ impl<P: Pooler> World<P> {
             return;
         };
         let name = (self.shards[spot.shard].process, database.clone());
-        let (shown, shown_us) = self.reads.shown.get(&name).copied().unwrap_or_default();
+        let (shown, shown_us) = self.shown_to(name.0, database);
         // What is sent behind other requests may go to a server of before RECONNECT.
         if idle {
             self.reads.known.insert(name);

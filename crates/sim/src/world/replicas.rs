@@ -40,11 +40,14 @@ impl<P: Pooler> World<P> {
                 self.end_sessions(place, false);
             }
             Fault::Rejoin => {
-                let useless = [hosts.left_behind(), hosts.old_primaries()].concat();
+                let mut useless = [hosts.left_behind(), hosts.old_primaries()].concat();
+                useless.retain(|place| hosts.silent_since_us(*place, now_us).is_none());
                 if let Some(place) = useless.first() {
                     self.rejoin(*place);
                 }
             }
+            Fault::SilencePrimary => self.silence_primary(),
+            Fault::CrashStandby => self.crash_standby(),
             order => self.operate(order, while_us),
         }
     }
@@ -76,7 +79,8 @@ impl<P: Pooler> World<P> {
     pub(super) fn rejoin(&mut self, place: usize) {
         let now_us = self.clock.now_us();
         let Some(hosts) = &mut self.cluster.replication else { return };
-        if hosts.left_behind().contains(&place) || hosts.old_primaries().contains(&place) {
+        let is_useless = hosts.left_behind().contains(&place) || hosts.old_primaries().contains(&place);
+        if is_useless && hosts.silent_since_us(place, now_us).is_none() {
             hosts.rejoin(place, now_us);
             self.say(format_args!("pg{place} becomes a standby"));
             self.end_sessions(place, true);
@@ -93,13 +97,13 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// The faults are over: there is one primary, and the others follow it.
+    /// The faults are over: there is one primary, and the others follow it, but those that are silent beyond that.
     pub(super) fn heal_hosts(&mut self) {
         let Some(hosts) = &self.cluster.replication else { return };
         for place in [hosts.left_behind(), hosts.old_primaries()].concat() {
             self.rejoin(place);
         }
-        self.cluster.replication.iter_mut().for_each(crate::model::replication::Replication::heal);
+        self.cluster.replication.iter_mut().for_each(|hosts| hosts.heal(false));
         let all: Vec<u32> = self.cluster.backends().map(|(number, _)| number).collect();
         all.into_iter().for_each(|number| self.drive_backend(number));
     }

@@ -2,7 +2,7 @@
 
 use super::{Owner, What, World};
 use crate::model::session::Progress;
-use crate::network::Ending;
+use crate::network::{End, Ending};
 use crate::pooler::Pooler;
 
 /// What a server process reads at a time, as PostgreSQL's receive buffer.
@@ -89,6 +89,23 @@ impl<P: Pooler> World<P> {
     }
 
     pub(super) fn end_backend(&mut self, number: u32, ending: Ending) {
+        let end = self.kill_backend(number);
+        if self.owner(end) != Owner::Nobody {
+            self.network.close(end, ending, &mut self.clock);
+            self.set_owner(end, Owner::Nobody);
+        }
+    }
+
+    /// A server process is gone, and nothing says so before then.
+    pub(super) fn lose_backend(&mut self, number: u32, until_us: u64) {
+        let end = self.kill_backend(number);
+        if self.owner(end) != Owner::Nobody {
+            self.network.lose(end, until_us, &mut self.clock);
+            self.set_owner(end, Owner::Nobody);
+        }
+    }
+
+    fn kill_backend(&mut self, number: u32) -> End {
         let backend = self.cluster.backend(number);
         let (end, ends) = (backend.end, backend.take_ends());
         backend.kill();
@@ -98,9 +115,6 @@ impl<P: Pooler> World<P> {
         {
             tap.read(ends);
         }
-        if self.owner(end) != Owner::Nobody {
-            self.network.close(end, ending, &mut self.clock);
-            self.set_owner(end, Owner::Nobody);
-        }
+        end
     }
 }

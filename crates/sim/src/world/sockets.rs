@@ -46,6 +46,8 @@ pub(super) struct Socket {
     pub(super) closing: bool,
     /// A Readable is in the clock.
     pub(super) reading: bool,
+    /// When something was sent or received last.
+    pub(super) active_us: u64,
 }
 
 /// A cancel request that the pooler has sent to a server.
@@ -74,6 +76,7 @@ impl Socket {
             hung_up_told: false,
             closing: false,
             reading: false,
+            active_us: 0,
         }
     }
 
@@ -173,6 +176,11 @@ impl<P: Pooler> World<P> {
             let number = self.cluster.accept(near.peer(), setup::place_of(address));
             self.set_owner(near, Owner::Pooler(spot));
             self.set_owner(near.peer(), Owner::Backend(number));
+            let place = setup::place_of(address);
+            let cut_off_us =
+                self.cluster.replication.as_ref().map_or(0, |hosts| hosts.cut_off_until_us(place));
+            self.network.hold(near, cut_off_us);
+            self.network.hold(near.peer(), cut_off_us);
             if let Some(socket) = self.socket(spot) {
                 socket.end = Some(near);
                 socket.address = Some(address);
@@ -251,8 +259,9 @@ impl<P: Pooler> World<P> {
         let mut bytes = Vec::new();
         self.network.read(end, usize::try_from(most).unwrap_or(1), &mut bytes, &mut self.clock);
         self.trace.bytes(&bytes);
-        let ends = self.ends(end);
+        let (ends, now_us) = (self.ends(end), self.clock.now_us());
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
+        socket.active_us = now_us;
         let mut shown = None;
         if let Some(tap) = &mut socket.tap {
             tap.read(ends);
@@ -267,7 +276,7 @@ impl<P: Pooler> World<P> {
         socket.owes_drained |= unsent;
         self.deliver(spot.shard, Event::Received { conn: spot.conn, bytes: &bytes, unsent });
         if let Some((database, timeline)) = shown {
-            self.note_shown(spot, &database, timeline);
+            self.note_shown(self.shards[spot.shard].process, &database, timeline);
         }
         if self.network.readable(end) > 0 || self.network.ended(end) {
             self.wake_reader(spot);
@@ -291,6 +300,7 @@ impl<P: Pooler> World<P> {
                 .object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
         }
         socket.unsent.extend(bytes);
+        socket.active_us = self.clock.now_us();
         let (spot, end) = (socket.spot, socket.end);
         let Some(mut tap) = socket.tap.take() else { return };
         tap.read(end.map(|end| self.ends(end)).unwrap_or_default());
@@ -381,7 +391,10 @@ impl<P: Pooler> World<P> {
         let Some(socket) = self.socket(spot).filter(|socket| !socket.closing) else {
             return self.checker.object("contract", format!("shard {shard} closed {conn:?} twice"));
         };
-        let end = socket.end;
+        let (end, address) = (socket.end, socket.address);
+        if socket.tap.as_deref().is_some_and(Tap::owes_client) {
+            self.note_closed_owing(address.map_or(0, setup::place_of));
+        }
         if let Some(end) = end {
             // A kernel answers with a reset if something was left unread.
             let unread = self.network.readable(end) > 0 && self.prng.chance(300_000);
