@@ -20,7 +20,7 @@ missed=0
 for bug in ${*:-$("$sim" --bugs)}; do
     # Reads go to standbys only in seeds with a cluster, one in six; SHORT=1 looks for these in short runs.
     case "$bug" in
-        old_primary_served | others_write_unread | own_write_unread | standby_pipelined) of="--clusters${SHORT:+ --short}" ;;
+        crashed_standby_trusted | old_primary_served | others_write_unread | own_write_unread | silent_primary_kept | standby_pipelined) of="--clusters${SHORT:+ --short}" ;;
         *) of= ;;
     esac
     if found="$("$sim" $of --seeds "$seeds" --seconds "$seconds" --first --bug "$bug")"; then

@@ -78,6 +78,8 @@ pub(crate) struct Tap {
     shown_timeline: Option<u32>,
     /// The databases of each RECONNECT since it was opened; None is all of them.
     reconnects: Vec<Option<String>>,
+    /// The timeline that it has told of as a primary.
+    pub(crate) primary_timeline: Option<u32>,
     /// The pooler makes it like a client, which gets it next: it was chosen before.
     prepares: bool,
     /// A request was sent behind one of the same client that is not answered.
@@ -119,6 +121,7 @@ impl Tap {
             told_timeline: None,
             shown_timeline: None,
             reconnects: Vec::new(),
+            primary_timeline: None,
             asked_for_tls: false,
             to_server: Frames::default(),
             to_pooler: Frames::default(),
@@ -209,6 +212,7 @@ impl Tap {
                     self.status = body.first().copied().unwrap_or(0);
                     (self.asks_timeline, self.takes_data) = (false, false);
                     self.shown_timeline = self.told_timeline.take();
+                    self.primary_timeline = self.primary_timeline.or(self.shown_timeline);
                     if let Some(owner) = self.points.pop_front().and_then(|point| point.owner) {
                         checker.server_answered(owner);
                     }

@@ -86,6 +86,7 @@ impl<P: Pooler> World<P> {
         let now_us = self.clock.now_us();
         self.cluster.heal(now_us);
         self.heal_hosts();
+        self.silence.end_faults();
         self.network.heal();
         self.network.reset_all_lost(&mut self.clock);
         self.files_out_until_us = 0;

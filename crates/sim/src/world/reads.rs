@@ -120,6 +120,7 @@ impl<P: Pooler> World<P> {
                 );
                 self.checker.object("I19", text);
             }
+            self.note_read(backend);
         }
     }
 

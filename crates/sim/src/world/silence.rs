@@ -21,10 +21,14 @@ const STOPPED: u32 = 500_000;
 
 /// How long a standby that has crashed is down, and then replays nothing.
 const DOWN_US: (u64, u64) = (1_000, 1_000_000);
-const STILL_US: (u64, u64) = (1_000, 2_000_000);
+const STILL_US: (u64, u64) = (50_000, 4_000_000);
+/// How often a standby crashes while it executes a read, in a million.
+const AT_READ: u32 = 600_000;
 /// How often what such a standby has sent arrives late, in a million, and the longest that it takes.
 const LATE: u32 = 300_000;
-const LATE_US: u64 = 1_000_000;
+const LATE_US: u64 = 2_000_000;
+/// The least for the answer of one that crashes while it reads.
+const READ_LATE_US: u64 = 100_000;
 /// The longest until a machine that is back answers what its former connections send.
 const RESENT_US: u64 = 1_000_000;
 
@@ -41,6 +45,15 @@ pub(super) struct Silence {
     /// The newest primary, and since when it can be connected to.
     primary: Option<usize>,
     reached_since_us: u64,
+    /// The next standby that executes a read of a client crashes.
+    crashes_at_read: bool,
+}
+
+impl Silence {
+    /// Nothing crashes any more.
+    pub(super) fn end_faults(&mut self) {
+        self.crashes_at_read = false;
+    }
 }
 
 impl<P: Pooler> World<P> {
@@ -80,24 +93,46 @@ impl<P: Pooler> World<P> {
         }
     }
 
-    /// A standby crashes. Of some connections to it nothing is heard any more.
+    /// A standby crashes: now, or as soon as one executes a read of a client, which then gets no answer for long.
     pub(super) fn crash_standby(&mut self) {
+        let now_us = self.clock.now_us();
+        let half_open = self.swarm.hosts.as_ref().map_or(0, |hosts| hosts.half_open_per_million);
+        if half_open > 0 && self.prng.chance(AT_READ) {
+            self.silence.crashes_at_read = true;
+        } else if let Some(place) = self.cluster.replication.as_mut().and_then(|hosts| hosts.standby(now_us))
+        {
+            self.crash(place, None);
+        }
+    }
+
+    /// A client's read was executed by this server process.
+    pub(super) fn note_read(&mut self, number: u32) {
+        let place = self.cluster.backend(number).place;
+        let is_standby = |hosts: &Replication| hosts.writes_timeline(place).is_none();
+        if self.silence.crashes_at_read && self.cluster.replication.as_ref().is_some_and(is_standby) {
+            self.silence.crashes_at_read = false;
+            self.crash(place, Some(number));
+        }
+    }
+
+    /// A standby crashes. Of some connections to it nothing is heard any more, and of the one that is `reading`.
+    fn crash(&mut self, place: usize, reading: Option<u32>) {
         let now_us = self.clock.now_us();
         let up_us = now_us + self.prng.log_between(DOWN_US.0, DOWN_US.1);
         let replays_us = up_us + self.prng.log_between(STILL_US.0, STILL_US.1);
         let half_open = self.swarm.hosts.as_ref().map_or(0, |hosts| hosts.half_open_per_million);
         let Some(hosts) = &mut self.cluster.replication else { return };
-        let Some(place) = hosts.standby(now_us) else { return };
         hosts.crash(place, up_us, replays_us, now_us);
         self.say(format_args!("pg{place} crashes, and is up at {up_us}"));
         let mut lost = 0;
         for number in self.cluster.end_sessions(place, true) {
             let end = self.cluster.backend(number).end;
-            if self.prng.chance(LATE) {
-                let late_us = self.prng.log_between(1, LATE_US);
+            let is_reading = reading == Some(number);
+            if is_reading || self.prng.chance(LATE) {
+                let late_us = self.prng.log_between(if is_reading { READ_LATE_US } else { 1 }, LATE_US);
                 self.network.hold(end.peer(), now_us + late_us);
             }
-            if self.prng.chance(half_open) {
+            if is_reading || self.prng.chance(half_open) {
                 lost += 1;
                 let resent_us = self.prng.log_between(1, RESENT_US);
                 self.lose_backend(number, up_us + resent_us);
@@ -170,6 +205,10 @@ impl<P: Pooler> World<P> {
             let Some(tap) = socket.tap.as_deref().filter(|tap| tap.owes_client()) else { return false };
             let Purpose::Session { database, own: false, .. } = &tap.purpose else { return false };
             let shown = self.shown_to(self.shards[shard].process, database);
+            // One that was a standby at its login is none to be left, as far as the pooler knows.
+            if tap.primary_timeline.is_none_or(|timeline| timeline >= shown.0) {
+                return false;
+            }
             let place = socket.address.map(setup::place_of);
             let since_us = place.and_then(|place| self.silent_since_us(place, shown));
             since_us.is_some_and(|us| {
