@@ -80,6 +80,8 @@ pub(crate) struct Tap {
     reconnects: Vec<Option<String>>,
     /// The timeline that it has told of as a primary.
     pub(crate) primary_timeline: Option<u32>,
+    /// When something was sent or received last.
+    pub(crate) active_us: u64,
     /// The pooler makes it like a client, which gets it next: it was chosen before.
     prepares: bool,
     /// A request was sent behind one of the same client that is not answered.
@@ -122,6 +124,7 @@ impl Tap {
             shown_timeline: None,
             reconnects: Vec::new(),
             primary_timeline: None,
+            active_us: 0,
             asked_for_tls: false,
             to_server: Frames::default(),
             to_pooler: Frames::default(),

@@ -212,7 +212,7 @@ impl<P: Pooler> World<P> {
             let place = socket.address.map(setup::place_of);
             let since_us = place.and_then(|place| self.silent_since_us(place, shown));
             since_us.is_some_and(|us| {
-                let begun_us = us.max(socket.active_us).max(self.silence.watched_since_us);
+                let begun_us = us.max(tap.active_us).max(self.silence.watched_since_us);
                 now_us.saturating_sub(begun_us) > OWED_US
             })
         });

@@ -46,8 +46,6 @@ pub(super) struct Socket {
     pub(super) closing: bool,
     /// A Readable is in the clock.
     pub(super) reading: bool,
-    /// When something was sent or received last.
-    pub(super) active_us: u64,
 }
 
 /// A cancel request that the pooler has sent to a server.
@@ -76,7 +74,6 @@ impl Socket {
             hung_up_told: false,
             closing: false,
             reading: false,
-            active_us: 0,
         }
     }
 
@@ -261,9 +258,9 @@ impl<P: Pooler> World<P> {
         self.trace.bytes(&bytes);
         let (ends, now_us) = (self.ends(end), self.clock.now_us());
         let Some(socket) = self.shards[spot.shard].sockets[spot.conn.0 as usize].as_mut() else { return };
-        socket.active_us = now_us;
         let mut shown = None;
         if let Some(tap) = &mut socket.tap {
+            tap.active_us = now_us;
             tap.read(ends);
             tap.received(&bytes, &mut self.checker);
             if let (Some(timeline), Purpose::Session { database, .. }) =
@@ -300,9 +297,9 @@ impl<P: Pooler> World<P> {
                 .object("contract", format!("shard {shard} sent to {to:?}, which is not open"));
         }
         socket.unsent.extend(bytes);
-        socket.active_us = self.clock.now_us();
         let (spot, end) = (socket.spot, socket.end);
         let Some(mut tap) = socket.tap.take() else { return };
+        tap.active_us = self.clock.now_us();
         tap.read(end.map(|end| self.ends(end)).unwrap_or_default());
         let was_unknown = tap.purpose == Purpose::Unknown;
         let cancels = std::mem::take(&mut self.cancels);
