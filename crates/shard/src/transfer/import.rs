@@ -344,6 +344,9 @@ fn read_listening(fields: &Fields<'_>) -> Option<Box<Listening>> {
 /// What a server's session may hold.
 fn import_session(protocol: &mut ServerProtocol, is_followed: bool, fields: &Fields<'_>) {
     let is_set = |number: u16| fields.number(number).unwrap_or_default() != 0;
+    if let Some(client) = fields.number(field::UNNAMED) {
+        protocol.import_unnamed(client);
+    }
     protocol.follow_session(is_followed);
     protocol.import_sequences(fields.number(field::SEQUENCES));
     if is_set(field::SESSION_UNKNOWN) {
@@ -389,9 +392,6 @@ fn server_of(core: &mut Core, pool_id: PoolId, fields: &Fields<'_>) -> Option<Se
     let catalog = core.local_pools.get(pool_id)?.catalog();
     let mut protocol = ServerProtocol::imported(parameters, status, doubtful).with_catalog(catalog);
     statements::read_server_statements(core, fields, catalog, &mut protocol.statements)?;
-    if let Some(client) = fields.number(field::UNNAMED) {
-        protocol.import_unnamed(client);
-    }
     let local_pool = core.local_pools.get_mut(pool_id)?;
     local_pool.keeps_sequences |= fields.number(field::KEEPS_SEQUENCES).unwrap_or_default() != 0;
     import_session(&mut protocol, local_pool.pool.limits.follows_sessions, fields);
