@@ -102,6 +102,19 @@ impl ServerProtocol {
                 || std::str::from_utf8(name).is_ok_and(is_named))
     }
 
+    /// Statements that SQL may have prepared since the session was asked for, for another process; an empty name stands for those whose names no
+    /// text has shown.
+    pub fn named_statements(&self) -> impl Iterator<Item = &str> {
+        self.session.named_statements()
+    }
+
+    /// Those of a server that came from another process.
+    pub fn import_named_statements<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        if self.session.is_followed() {
+            self.session.import_named_statements(names);
+        }
+    }
+
     /// The client has prepared it by SQL, and it could not be prepared here.
     pub(crate) fn lacks_statement(&self, name: &str) -> bool {
         self.prepared_by_sql.has_failed(name.as_bytes())

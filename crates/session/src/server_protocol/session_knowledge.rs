@@ -415,6 +415,22 @@ impl SessionKnowledge {
         self.has_prepared_unseen = true;
     }
 
+    /// Those that were noted, for another process; an empty name stands for those whose names no text has shown.
+    pub(crate) fn named_statements(&self) -> impl Iterator<Item = &str> {
+        let unseen = self.has_prepared_unseen.then_some("");
+        self.statements.iter().map(|name| &**name).chain(unseen)
+    }
+
+    /// Those of another process.
+    pub(crate) fn import_named_statements<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        for name in names {
+            match name {
+                "" => self.note_prepared_unseen(),
+                name => self.note_statements([&name.to_owned()].into_iter()),
+            }
+        }
+    }
+
     /// A text has named this statement since the session was last known.
     pub(crate) fn names_statement(&self, name: &str) -> bool {
         self.statements.iter().any(|known| **known == *name)

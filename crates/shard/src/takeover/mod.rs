@@ -168,6 +168,9 @@ pub(crate) mod field {
     /// Of a client or a server: number, name and text of a statement that SQL has prepared; no text where it cannot follow its client. An older
     /// process forgets it.
     pub(crate) const SQL_STATEMENT: u16 = 43;
+    /// Of a server: the name of a statement that SQL may have prepared since its session was asked for; empty for names that no text has shown. An
+    /// older process does not say.
+    pub(crate) const NAMED_STATEMENT: u16 = 70;
     /// Of a server: its session has settings that it is not asked for by name. An older process does not say.
     pub(crate) const UNLISTED_SETTINGS: u16 = 44;
     /// Of a server: the one client whose values `currval` and `lastval` return there; without it they are any client's. Of a client: the number of the server

@@ -290,6 +290,7 @@ fn server_state(core: &Core, conn: ConnId) -> Option<Vec<u8>> {
     out.number(field::ID, server.id);
     put_parameters(core, &mut out, field::PARAMETER, &server.protocol.parameters);
     statements::put_sql_statements(core, &mut out, &server.protocol.parameters);
+    statements::put_named_statements(&mut out, &server.protocol);
     out.number(field::NON_ASCII, 1);
     out.number(field::SESSION_UNKNOWN, server.protocol.keeps_client().into());
     out.number(field::UNKNOWN_SETTINGS, server.protocol.has_unknown_settings().into());

@@ -358,6 +358,7 @@ fn import_session(protocol: &mut ServerProtocol, is_followed: bool, fields: &Fie
     if is_set(field::UNLISTED_SETTINGS) {
         protocol.import_unlisted_settings();
     }
+    statements::read_named_statements(fields, protocol);
 }
 
 /// Whether the server is to be closed when it is free: because it is none of the entry's any more, or is something else than the entry says.

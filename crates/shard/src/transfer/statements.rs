@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use session::{
-    Catalog, ClientStatements, Description, ImportedStatement, Parameters, ReadBy, ServerStatements,
-    SqlStatements, StatementId,
+    Catalog, ClientStatements, Description, ImportedStatement, Parameters, ReadBy, ServerProtocol,
+    ServerStatements, SqlStatements, StatementId,
 };
 
 use crate::core::Core;
@@ -59,6 +59,19 @@ pub(crate) fn read_sql_statements(core: &Core, fields: &Fields<'_>, parameters: 
     };
     let statements = fields.all(field::SQL_STATEMENT).filter_map(read);
     parameters.set_prepared(SqlStatements::import(statements, &ReadBy::of(parameters, &core.tracked)));
+}
+
+/// The names of those that SQL may have prepared since the session was asked for.
+pub(crate) fn put_named_statements(out: &mut FieldsOut, protocol: &ServerProtocol) {
+    for name in protocol.named_statements() {
+        out.text(field::NAMED_STATEMENT, name);
+    }
+}
+
+/// The same, once it is known whether sessions are followed.
+pub(crate) fn read_named_statements(fields: &Fields<'_>, protocol: &mut ServerProtocol) {
+    let names = fields.all(field::NAMED_STATEMENT).filter_map(|name| std::str::from_utf8(name).ok());
+    protocol.import_named_statements(names);
 }
 
 fn put_scope(core: &Core, out: &mut FieldsOut, id: StatementId) {

@@ -344,6 +344,23 @@ fn it_moves_to_the_process_that_takes_over() {
 }
 
 #[test]
+fn what_a_transaction_has_prepared_is_known_to_the_process_that_takes_over() {
+    let (mut old, [client], server) = idle();
+    for sql in ["begin", P] {
+        old.query(client, sql);
+        old.answer(server, Status::InTransaction);
+    }
+    let mut new = World::new(ON);
+    old.event(Event::Command(Command::Export { round: 1 }));
+    let places = import_all(&mut old, &mut new);
+    let (client, server) = (places[&client], places[&server]);
+    new.sent.clear();
+    new.receive(client, &message(|out| encode::close(out, b'S', b"p")));
+    let sent = new.text(server);
+    assert!(sent.ends_with("Sp\0"), "the server has no other one: {sent:?}");
+}
+
+#[test]
 fn a_text_under_a_path_of_this_transaction_is_parsed() {
     let (mut world, [client], server) = idle();
     parse_b(&mut world, client, server);
