@@ -78,7 +78,7 @@ impl Step<'_, '_> {
                 self.send_names(&wanted, alone, at, out);
             }
         }
-        self.server.session.note_statements(names.prepared.iter());
+        self.server.session.note_statements(names.prepared.iter().map(String::as_str));
         // What is executed later may find under a name what is parsed until then.
         if !alone {
             self.server.effects.name_statements(self.context.client, names.all());
@@ -91,7 +91,7 @@ impl Step<'_, '_> {
 
     fn send_names(&mut self, wanted: &[(String, Named)], alone: bool, at: Boundary, out: &mut impl Output) {
         self.flush(out);
-        self.server.session.note_statements(wanted.iter().map(|(name, _)| name));
+        self.server.session.note_statements(wanted.iter().map(|(name, _)| name.as_str()));
         self.server.session.note_prepared();
         for (name, named) in wanted {
             let rest = match named {
@@ -139,7 +139,8 @@ impl Step<'_, '_> {
         match frame_tag {
             tag::DESCRIBE => self.describe_portal(),
             tag::PARSE => {
-                self.server.session.note_statement(name);
+                let name = String::from_utf8_lossy(name);
+                self.server.session.note_statements([&*name].into_iter());
                 self.server.session.note_prepared();
                 self.pass(PendingReply::OwnParse)
             }

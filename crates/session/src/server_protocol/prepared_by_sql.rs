@@ -110,8 +110,12 @@ impl ServerProtocol {
 
     /// Those of a server that came from another process.
     pub fn import_named_statements<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        if self.session.is_followed() {
-            self.session.import_named_statements(names);
+        let is_followed = self.session.is_followed();
+        for name in names.filter(|_| is_followed) {
+            match name {
+                "" => self.session.note_prepared_unseen(),
+                name => self.session.note_statements([name].into_iter()),
+            }
         }
     }
 

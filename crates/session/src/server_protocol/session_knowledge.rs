@@ -393,21 +393,14 @@ impl SessionKnowledge {
 
     /// A text names statements that it prepares or has prepared under these names.
     #[cold]
-    pub(crate) fn note_statements<'a>(&mut self, names: impl Iterator<Item = &'a String>) {
+    pub(crate) fn note_statements<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         for name in names {
             if self.statements.len() < MAX_NAMES && !self.names_statement(name) {
-                self.statements.push(name.as_str().into());
+                self.statements.push(name.into());
             } else if self.statements.len() >= MAX_NAMES {
                 self.has_prepared_unseen = true;
             }
         }
-    }
-
-    /// The server is sent a Parse of this name.
-    #[cold]
-    pub(crate) fn note_statement(&mut self, name: &[u8]) {
-        let name = String::from_utf8_lossy(name).into_owned();
-        self.note_statements([&name].into_iter());
     }
 
     /// SQL may prepare a statement whose name the text does not show.
@@ -419,16 +412,6 @@ impl SessionKnowledge {
     pub(crate) fn named_statements(&self) -> impl Iterator<Item = &str> {
         let unseen = self.has_prepared_unseen.then_some("");
         self.statements.iter().map(|name| &**name).chain(unseen)
-    }
-
-    /// Those of another process.
-    pub(crate) fn import_named_statements<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        for name in names {
-            match name {
-                "" => self.note_prepared_unseen(),
-                name => self.note_statements([&name.to_owned()].into_iter()),
-            }
-        }
     }
 
     /// A text has named this statement since the session was last known.
