@@ -368,7 +368,6 @@ impl ShardState {
     }
 }
 
-/// It has stopped in the middle of a message, or is still sending it.
 /// Clients of its pool wait for a failover, and not for the load.
 fn is_left_behind(server: &Server) -> bool {
     server.close_when_free.reason().is_some_and(CloseReason::loses_writes)
@@ -395,6 +394,7 @@ fn owes_answer(server: &Server) -> bool {
     !server.paused && (is_whole || server.send_buffer_full)
 }
 
+/// It has stopped in the middle of a message, or is still sending it.
 fn is_sending(core: &Core, conn: ConnId) -> bool {
     let Some(client) = core.conns.client(conn) else { return false };
     let half_sent = client.server().is_some_and(|server| {
