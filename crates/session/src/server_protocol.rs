@@ -309,6 +309,18 @@ impl ServerProtocol {
         self.replies.awaits_ready() && !self.copy.is_reading()
     }
 
+    /// The number of the newest reply that is outstanding, if one is.
+    #[must_use]
+    pub fn newest_reply(&self) -> u64 {
+        self.replies.last_number()
+    }
+
+    /// The reply of this number is outstanding.
+    #[must_use]
+    pub fn owes_reply(&self, number: u64) -> bool {
+        self.replies.answered() <= number
+    }
+
     /// It is the server's turn: it has read all that it needs to answer the oldest request, and more than COPY data is awaited.
     #[must_use]
     pub fn owes_answer(&self) -> bool {

@@ -16,7 +16,7 @@ pub(crate) struct Attempt {
     leading_replies: usize,
     /// The beginning of the answer, which says nothing yet.
     answer: Vec<u8>,
-    /// Its client has had it cancelled: no other server runs it, and what the standby says is the client's.
+    /// Its client has had it cancelled: no other server runs it.
     is_cancelled: bool,
 }
 
@@ -44,6 +44,16 @@ pub(crate) enum Answer {
     Refused(Refusal, Vec<u8>),
     /// More of a refusal.
     Dropped,
+}
+
+/// A request that a standby has not run.
+#[derive(Default)]
+pub(crate) struct NotRun {
+    pub(crate) request: Vec<u8>,
+    /// Why it was refused; None if the standby is gone.
+    pub(crate) cause: Option<Cause>,
+    /// Its client does not want it any more.
+    pub(crate) is_cancelled: bool,
 }
 
 impl Attempt {
@@ -132,12 +142,12 @@ impl Attempt {
                 Answer::Open
             }
             FirstAnswer::Open => Answer::Open,
-            FirstAnswer::Refused(refusal) if !self.is_cancelled => {
+            FirstAnswer::Refused(refusal) => {
                 self.state = State::Refused(refusal.cause);
                 let answer = if is_first { bytes.to_vec() } else { std::mem::take(&mut self.answer) };
                 Answer::Refused(refusal, answer)
             }
-            FirstAnswer::Passed | FirstAnswer::Refused(_) => {
+            FirstAnswer::Passed => {
                 self.state = if recorded { State::Recorded } else { State::Over };
                 Answer::Passed((!is_first).then(|| std::mem::take(&mut self.answer)))
             }
@@ -149,15 +159,14 @@ impl Attempt {
         &self.request
     }
 
-    /// The request is to be repeated now, and why it was refused; None if the standby is gone.
-    pub(crate) fn take(&mut self) -> Option<(Vec<u8>, Option<Cause>)> {
+    /// What the standby has not run, if that can be told.
+    pub(crate) fn take(&mut self) -> Option<NotRun> {
         let cause = match std::mem::take(&mut self.state) {
             State::Over | State::Recorded => return None,
-            State::Open { .. } if self.is_cancelled => return None,
             State::Open { .. } => None,
             State::Refused(cause) => Some(cause),
         };
         self.answer = Vec::new();
-        Some((std::mem::take(&mut self.request), cause))
+        Some(NotRun { request: std::mem::take(&mut self.request), cause, is_cancelled: self.is_cancelled })
     }
 }

@@ -151,11 +151,13 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
     };
     server.cancels += 1;
     server.attempt.cancel();
+    let newest_reply = server.protocol.newest_reply();
     let server = (server_conn, server.id);
     let cancel_conn = CancelConn {
         id: core.process.next_id(),
         local_pool,
         server,
+        newest_reply,
         key,
         requester,
         since_us: now_us,
@@ -212,8 +214,8 @@ fn send_cancels(core: &mut Core, pool_id: PoolId) {
         }
         let Some(conn) = local_pool.cancels_waiting.remove(led) else { return };
         let Some(cancel_conn) = core.conns.cancel_conn(conn) else { continue };
-        let server = cancel_conn.server;
-        let Some(target) = target_of(core, server).filter(|_| is_running(core, server)) else {
+        let is_running = is_running(core, cancel_conn);
+        let Some(target) = target_of(core, cancel_conn.server).filter(|_| is_running) else {
             drop_waiting(core, conn);
             continue;
         };
@@ -385,16 +387,19 @@ fn target_of(core: &Core, (conn, id): (ConnId, u64)) -> Option<Target> {
     Some(Target::Inet { host: remote.ip().to_string().into(), port: remote.port() })
 }
 
-/// The server still runs something for its client.
-fn is_running(core: &Core, (conn, id): (ConnId, u64)) -> bool {
-    let server = core.conns.find_server(conn).filter(|server| server.id == id);
-    server.is_some_and(|server| server.client().is_some() && server.protocol.is_busy())
+/// The server still runs for its client what it ran when the request came.
+fn is_running(core: &Core, cancel_conn: &CancelConn) -> bool {
+    let (conn, id) = cancel_conn.server;
+    core.conns.find_server(conn).filter(|server| server.id == id).is_some_and(|server| {
+        let protocol = &server.protocol;
+        server.client().is_some() && protocol.is_busy() && protocol.owes_reply(cancel_conn.newest_reply)
+    })
 }
 
 /// If the query still runs, cancel it.
 pub(crate) fn send_cancel(core: &mut Core, conn: ConnId) {
     let Some(cancel_conn) = core.conns.cancel_conn(conn) else { return };
-    if !is_running(core, cancel_conn.server) {
+    if !is_running(core, cancel_conn) {
         return close(core, conn);
     }
     let Some(cancel_conn) = core.conns.cancel_conn_mut(conn) else { return };

@@ -18,6 +18,8 @@ pub(crate) struct CancelConn {
     pub(crate) local_pool: PoolId,
     /// The server whose query is to be cancelled, and its id: by the end of this, its connection number may be reused.
     pub(crate) server: (ConnId, u64),
+    /// The number of the newest reply that the server owed when the request came: what it runs later is not to be cancelled.
+    pub(crate) newest_reply: u64,
     /// Process id and secret of its backend.
     pub(crate) key: (u32, Vec<u8>),
     /// The client that sent the request, to be closed when it is over: a connection here, or one on another shard.

@@ -144,6 +144,22 @@ pub(crate) fn refuse_over_quota(
     true
 }
 
+/// The client has cancelled its request, and no server runs it: it gets PostgreSQL's error where it goes on, as far as the request can be refused.
+pub(crate) fn refuse_cancelled(client: &mut Client) {
+    if client.deferred_begin.is_some() || !RefusedRequest::can_be(&client.request.held) {
+        return;
+    }
+    client.recording = None;
+    client.routed.repeats_nothing();
+    client.refusal = Some(Box::new(Refusal {
+        text: "canceling statement due to user request".to_owned(),
+        code: sqlstate::QUERY_CANCELED,
+        request: RefusedRequest::default(),
+        closes: true,
+        once: true,
+    }));
+}
+
 /// The client's request is refused: answers what is here of it.
 #[cold]
 pub(crate) fn answer_refused(core: &mut Core, conn: ConnId) {

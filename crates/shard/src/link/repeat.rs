@@ -8,10 +8,11 @@ use sql::Routing;
 use telemetry::Level;
 
 use crate::ConnId;
+use crate::attempt::NotRun;
 use crate::client::{Client, Phase, routed::Writes};
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{backpressure, checkout, first_message, relay, server_end};
+use crate::link::{backpressure, checkout, first_message, overload, relay, server_end};
 use crate::log_format::excerpt;
 use crate::outbox::Outbox;
 use crate::server::{self, InternalQuery};
@@ -87,8 +88,9 @@ pub(crate) fn drop_answer(core: &mut Core, server_conn: ConnId, client_conn: Con
 /// The refusal is read to its end, and the server is free.
 fn repeat(core: &mut Core, server_conn: ConnId, client_conn: ConnId) {
     let Some((client, server)) = core.conns.linked(client_conn, server_conn) else { return };
-    let Some((request, cause)) = server.attempt.take() else { return };
-    give_back(client, request, writes_of(cause));
+    let Some(not_run) = server.attempt.take() else { return };
+    let writes = writes_of(not_run.cause);
+    give_back(client, not_run, writes);
     checkout::release(core, server_conn);
     if core.server(server_conn).is_some_and(|server| server.client() == Some(client_conn)) {
         server_end::close_server(core, server_conn, CloseReason::Unclean);
@@ -125,22 +127,29 @@ pub(crate) fn server_lost(core: &mut Core, server_conn: ConnId, text: &str) -> b
     if local_pool.is_none_or(|local_pool| local_pool.serves.standby().is_none()) {
         return false;
     }
-    let (request, writes) = match server.phase {
+    let (not_run, writes) = match server.phase {
         server::Phase::Linked(_) => match server.attempt.take() {
-            Some((request, cause)) => (request, writes_of(cause)),
+            Some(not_run) => {
+                let writes = writes_of(not_run.cause);
+                (not_run, writes)
+            }
             None => return false,
         },
         // It was made like its client, of whose request nothing has been sent. What a comment has sent to a standby may write.
         server::Phase::InternalQuery(InternalQuery::Apply(_) | InternalQuery::Statements(_)) => {
-            (Vec::new(), Writes::Yes)
+            (NotRun::default(), Writes::Yes)
         }
         _ => return false,
     };
-    core.log_server(server_conn, Level::Warning, &format!("{text}; the primary runs what was asked of it"));
+    let then = match not_run.is_cancelled {
+        true => "what was asked of it was cancelled",
+        false => "the primary runs what was asked of it",
+    };
+    core.log_server(server_conn, Level::Warning, &format!("{text}; {then}"));
     server_end::close_server(core, server_conn, CloseReason::Message(text));
     server_end::let_go(core, server_conn);
     let Some(client) = core.conns.client_mut(client_conn) else { return true };
-    give_back(client, request, writes);
+    give_back(client, not_run, writes);
     if let Some(statements) = client.request.statements.as_deref_mut() {
         statements.request_repeats(&mut core.registry);
     }
@@ -153,10 +162,13 @@ fn writes_of(cause: Option<Cause>) -> Writes {
     if cause == Some(Cause::Statement) { Writes::Yes } else { Writes::No }
 }
 
-/// The request is in front of what its client has sent behind it, and the primary's.
-fn give_back(client: &mut Client, request: Vec<u8>, writes: Writes) {
-    client.request.held.splice(0..0, request);
+/// The request is in front of what its client has sent behind it, and the primary's; one that was cancelled is refused.
+fn give_back(client: &mut Client, not_run: NotRun, writes: Writes) {
+    client.request.held.splice(0..0, not_run.request);
     client.routed.repeat(writes);
+    if not_run.is_cancelled {
+        overload::refuse_cancelled(client);
+    }
     if let Some(query_tracker) = &mut client.query_tracker {
         query_tracker.repeats();
     }

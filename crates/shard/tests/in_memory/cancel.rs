@@ -290,6 +290,27 @@ fn a_cancel_behind_settings_in_front_of_a_request_waits_for_no_answer() {
 }
 
 #[test]
+fn a_cancel_that_waits_meets_no_later_query_of_its_client() {
+    let mut world = World::new("default_pool_size = 1\nsession_state = virtual\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    let other = world.client(&[("application_name", "other")]);
+    for (client, name) in [(client, &b"mine"[..]), (other, b"other")] {
+        world.query(client, "select 1");
+        world.receive(server, &done("SET", name));
+        world.answer(server, Status::Idle);
+    }
+    world.query(client, "begin");
+    cancel(&mut world, process_id, &secret);
+    assert!(world.connecting.is_empty(), "it could meet the settings");
+    world.led(server, 1);
+    world.answer(server, Status::InTransaction);
+    world.query(client, "select 2");
+    world.pass(1_000);
+    assert!(world.connecting.is_empty(), "what it was for has ended");
+    assert_eq!(clients(&mut world).len(), 2, "and the request with it");
+}
+
+#[test]
 fn a_cancel_that_its_server_does_not_take_is_given_up_with_a_line() {
     let mut world = World::new("cancel_wait_timeout = 1");
     let (client, process_id, secret) = greeted(&mut world, Version::V3_0);

@@ -679,14 +679,14 @@ fn a_read_that_was_cancelled_is_not_repeated() {
         let id = rows.unwrap()[0].id;
         split.world.event(Event::Command(Command::CancelClient { request: RequestId(2), id }));
         split.world.sent.clear();
-        if is_lost {
-            split.world.event(Event::HungUp { conn: standby });
-            assert!(split.world.text(client).contains("C08"), "its connection ends");
-        } else {
-            split.world.receive(standby, &[refusal("ERROR", "40001"), message(ready)].concat());
-            assert!(split.world.text(client).contains("C40001"));
+        match is_lost {
+            true => split.world.event(Event::HungUp { conn: standby }),
+            false => split.world.receive(standby, &[refusal("ERROR", "40001"), message(ready)].concat()),
         }
+        let told = split.world.text(client);
+        assert!(told.contains("SERROR") && told.contains("C57014"), "lost {is_lost}: {told}");
         assert!(place > 0 && !split.world.text(split.primary).contains(READ), "lost: {is_lost}");
+        assert!(split.query("INSERT INTO t VALUES (1)") == Some(0), "it goes on");
     }
 }
 
