@@ -190,8 +190,8 @@ impl Step<'_, '_> {
             if self.context.one_at_a_time && self.server.is_answering() && begins_request(header.tag) {
                 return self.end(RequestAction::AwaitReplies, header, boundary, out);
             }
-            if let Some(outcome) = self.guarded(header, rest) {
-                return outcome;
+            if let Some(action) = self.guarded(header, rest) {
+                return self.end(action, header, boundary, out);
             }
             let watched = self.server.replay_buffer.is_on();
             if watched && self.server.replay_buffer.records() && !self.is_whole_or_unwatched(header, rest) {

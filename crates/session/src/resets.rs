@@ -33,7 +33,8 @@ impl Reset {
     }
 
     /// Nothing that is followed.
-    pub(crate) fn is_empty(self) -> bool {
+    #[must_use]
+    pub fn is_empty(self) -> bool {
         self.all() == 0
     }
 

@@ -18,6 +18,7 @@ impl Step<'_, '_> {
         if !self.server.replies.ends_with_ready() {
             self.server.replay_buffer.follow(true);
             send(&mut self.server.replay_buffer, at, out, encode::flush);
+            self.server.replies.note_flush();
         }
     }
 

@@ -6,7 +6,7 @@ use wire::rename;
 use wire::tag::frontend as tag;
 
 use super::prepare::Prerequisite;
-use super::{RequestAction, RequestOutcome, Step, send};
+use super::{RequestAction, Step, send};
 use crate::prepared::{NO_STATEMENT, server_name};
 use crate::replay::parse_message;
 use crate::statement_guard::Guarded;
@@ -15,17 +15,17 @@ use crate::{Boundary, ClientFault, Output, PendingReply, Reader, StatementId};
 impl Step<'_, '_> {
     /// What comes of a frame that its client may not send, or that has to be here to its end before that can be said.
     #[inline(always)]
-    pub(super) fn guarded(&mut self, header: Header, rest: &[u8]) -> Option<RequestOutcome> {
+    pub(super) fn guarded(&mut self, header: Header, rest: &[u8]) -> Option<RequestAction> {
         if self.context.guard.is_none() { None } else { self.judged(header, rest) }
     }
 
     #[cold]
     #[inline(never)]
-    fn judged(&mut self, header: Header, rest: &[u8]) -> Option<RequestOutcome> {
+    fn judged(&mut self, header: Header, rest: &[u8]) -> Option<RequestAction> {
         match self.context.guard.as_deref_mut()?.judge(header, rest) {
             Guarded::Passes => None,
-            Guarded::Incomplete => Some(RequestOutcome::All),
-            Guarded::Refused => Some(ClientFault::ReadOnly.into()),
+            Guarded::Incomplete => Some(RequestAction::Hold),
+            Guarded::Refused => Some(RequestAction::Stop(ClientFault::ReadOnly.into())),
         }
     }
 

@@ -9,7 +9,9 @@ use crate::ConnId;
 use crate::client;
 use crate::close_reason::CloseReason;
 use crate::core::Core;
-use crate::link::{backpressure, checkout, internal_query, left_behind, relay, server_end, session_state};
+use crate::link::{
+    backpressure, checkout, internal_query, left_behind, relay, server_end, session_state, startup_values,
+};
 use crate::local_pools::hosts;
 use crate::local_pools::table::PoolId;
 use crate::server::{IdentityCheck, InternalQuery, Phase, Server};
@@ -138,6 +140,10 @@ fn go_on(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     server.query_us = now_us;
     session_state::deliver_notifications(core, server_conn, client_conn);
     checkout::release(core, server_conn);
+    // What its client has reset has not been set again while the server was asked.
+    if core.conns.find_server(server_conn).is_some_and(|server| !server.protocol.lost().is_empty()) {
+        startup_values::restore_startup_values(core, server_conn, client_conn);
+    }
     let is_kept = core
         .conns
         .find_client(client_conn)

@@ -74,7 +74,10 @@ pub(crate) fn restore_late(core: &mut Core, server_conn: ConnId, client_conn: Co
     }
     server.protocol.release_requests();
     checkout::release(core, server_conn);
-    restore_startup_values(core, server_conn, client_conn);
+    // What was held may have been sent: then the values are set.
+    if core.conns.find_server(server_conn).is_some_and(|server| !server.protocol.is_busy()) {
+        restore_startup_values(core, server_conn, client_conn);
+    }
 }
 
 /// All is answered, and the driver has not said yet that all is sent: the client keeps its server until then. If the session is to be asked what

@@ -408,3 +408,30 @@ fn a_promoted_standby_that_was_handed_over_in_a_transaction_is_asked_behind_that
     new.query(client, "select 1");
     assert!(new.text(server).contains("select 1") && !new.closed.contains(&client));
 }
+
+#[test]
+fn what_a_client_has_reset_is_set_again_though_its_server_is_asked_meanwhile() {
+    let (mut world, _, client, old) = of_any("pool_mode=session", &[("application_name", "mine")]);
+    let set = |world: &mut World, tag: &str, name: &str| {
+        let answer = message(|out| {
+            encode::command_complete(out, tag);
+            encode::parameter_status(out, b"application_name", name.as_bytes());
+            encode::ready(out, Status::Idle);
+        });
+        world.receive(old, &answer);
+    };
+    world.query(client, "select 1");
+    set(&mut world, "SET", "mine");
+    world.answer(old, Status::Idle);
+    world.query(client, "reset application_name");
+    reload(&mut world, &format!("{SEEKS} pool_mode=session"));
+    world.sent.clear();
+    set(&mut world, "RESET", "");
+    assert!(is_asked(&mut world, old));
+    world.query(client, "select 2");
+    says(&mut world, old, (CLUSTER, Some(1)));
+    let sent = world.text(old);
+    assert!(sent.contains("SET application_name='mine'") && !sent.contains("select 2"), "{sent}");
+    set(&mut world, "SET", "mine");
+    assert!(world.text(old).ends_with("select 2\0"));
+}

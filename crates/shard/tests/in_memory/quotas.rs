@@ -423,3 +423,29 @@ fn where_storage_is_freed_the_server_has_the_clients_own_setting_again() {
     limited.world.answer(server, Status::Idle);
     assert!(limited.world.text(server).contains("insert"));
 }
+
+#[test]
+fn half_a_request_where_storage_is_full_leaves_nothing_owed_for_the_settings_in_front_of_it() {
+    let settings = "default_pool_size = 1\nsession_state = virtual\nserver_check_query =";
+    let mut limited = Limited::new(settings, "user u storage hard=10");
+    let clients = ["one", "two"].map(|name| limited.world.client(&[("application_name", name)]));
+    let server = reporting_server(&mut limited);
+    limited.measure(20);
+    limited.world.answer(server, Status::Idle); // Which tables change a session.
+    for (client, name) in clients.into_iter().zip(["one", "two"]) {
+        limited.world.query(client, "select 1");
+        let set = message(|out| {
+            encode::command_complete(out, "SET");
+            encode::parameter_status(out, b"application_name", name.as_bytes());
+            encode::parameter_status(out, b"default_transaction_read_only", b"on");
+            encode::ready(out, Status::Idle);
+        });
+        limited.world.receive(server, &set);
+        limited.world.answer(server, Status::Idle);
+    }
+    limited.world.sent.clear();
+    let half = message(|out| encode::query(out, b"select 'of the first client'"));
+    limited.world.receive(clients[0], &half[..9]);
+    let tags = limited.world.tags(server);
+    assert!(tags.starts_with("PBE") && tags.ends_with('S'), "{tags}");
+}

@@ -385,3 +385,34 @@ fn a_startup_value_that_was_reset_is_set_before_the_next_request_though_output_c
     let asked = world.text(server);
     assert!(asked.contains("'lock_timeout','9s'") && asked.ends_with("select 2\0"), "{asked}");
 }
+
+/// A cancel request ends while the driver has not said yet that the client's request is sent.
+#[test]
+fn what_was_held_behind_a_cancel_request_holds_nothing_further() {
+    let (mut world, client, server) = listening(ON);
+    world.query(client, "set application_name = 'x'");
+    let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);
+    world.event(Event::Command(Command::List { request, subject }));
+    let rows = world.reports.iter().find_map(|report| match report {
+        messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
+        _ => None,
+    });
+    let id = rows.unwrap()[0].id;
+    world.event(Event::Command(Command::CancelClient { request, id }));
+    let carrier = world.connected();
+    world.sent.clear();
+    let done = message(|out| {
+        encode::command_complete(out, "SET");
+        encode::parameter_status(out, b"application_name", b"x");
+        encode::ready(out, Status::Idle);
+    });
+    world.event(Event::Received { conn: server, bytes: &done, unsent: true });
+    world.query(client, "select 2");
+    assert_eq!(world.text(server), "", "the cancel request may still arrive");
+    world.event(Event::HungUp { conn: carrier });
+    assert!(world.text(server).contains("select 2"));
+    world.event(Event::SendBufferEmpty { conn: server });
+    answer(&mut world, server, "SELECT 1", &[]);
+    world.query(client, "select 3");
+    assert!(world.text(server).contains("select 3"));
+}

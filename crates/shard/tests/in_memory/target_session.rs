@@ -968,6 +968,40 @@ fn a_client_that_waits_behind_flush_on_a_primary_that_was_left_behind_and_is_sil
     }
 }
 
+/// What it sends waits for answers that Weir has asked for.
+#[test]
+fn a_client_whose_request_waits_for_answers_of_a_silent_primary_that_was_left_behind_ends() {
+    let registry = Arc::new(OneShard::among(2));
+    let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+    let mut world = World::beside(Arc::clone(&registry), entry);
+    let client = world.client(&[]);
+    let old = is_used(&mut world, "a:1", &PRIMARY);
+    let prepare = message(|out| {
+        encode::parse(out, b"s", b"select 1", &[]);
+        encode::sync(out);
+    });
+    world.receive(client, &prepare);
+    let prepared = message(|out| {
+        encode::parse_complete(out);
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(old, &prepared);
+    world.sent.clear();
+    let request = message(|out| {
+        encode::parse(out, b"", b"deallocate all", &[]);
+        for statement in [&b""[..], b"s"] {
+            encode::bind_simple(out, b"", statement, &[]);
+            encode::execute(out, b"", 0);
+        }
+        encode::sync(out);
+    });
+    world.receive(client, &request);
+    assert_eq!(world.tags(old), "PBEH", "the rest waits");
+    registry.database("d").cluster.note_primary(CLUSTER, 2);
+    (0..90).for_each(|_| world.pass(400));
+    assert!(world.closed.contains(&old) && world.text(client).contains("08006"));
+}
+
 #[test]
 fn a_client_that_is_owed_no_answer_by_a_primary_that_was_left_behind_goes_on() {
     let flush = message(encode::flush);
