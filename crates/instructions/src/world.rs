@@ -211,6 +211,7 @@ impl World {
             self.answer_own(&servers);
             self.tick();
         }
+        self.answer_own(&servers);
         for _ in 0..standbys {
             self.ask_first(client);
             servers.iter().for_each(|server| self.finish(*server));
