@@ -151,8 +151,8 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
     };
     server.cancels += 1;
     server.attempt.cancel();
-    let newest_reply = server.protocol.newest_reply();
-    let server = (server_conn, server.id);
+    let (server, asked) = ((server_conn, server.id), server.protocol.newest_reply());
+    let newest_reply = if holds_more(core, server_conn) { u64::MAX } else { asked };
     let cancel_conn = CancelConn {
         id: core.process.next_id(),
         local_pool,
@@ -175,6 +175,13 @@ pub(crate) fn cancel_on(core: &mut Core, requester: CancelRequester, server_conn
     }
     send_cancels(core, local_pool);
     true
+}
+
+/// The client of this server has sent more than the server has got: what is to be cancelled may be behind what runs.
+fn holds_more(core: &Core, server_conn: ConnId) -> bool {
+    let client = core.conns.find_server(server_conn).and_then(Server::client);
+    let client = client.and_then(|client| core.conns.find_client(client));
+    client.is_some_and(|client| !client.request.held.is_empty())
 }
 
 impl Cancels {

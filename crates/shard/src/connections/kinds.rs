@@ -18,7 +18,8 @@ pub(crate) struct CancelConn {
     pub(crate) local_pool: PoolId,
     /// The server whose query is to be cancelled, and its id: by the end of this, its connection number may be reused.
     pub(crate) server: (ConnId, u64),
-    /// The number of the newest reply that the server owed when the request came: what it runs later is not to be cancelled.
+    /// The number of the newest reply that the server owed when the request came: what it runs later is not to be cancelled. The highest number where its client
+    /// had sent more than it had got.
     pub(crate) newest_reply: u64,
     /// Process id and secret of its backend.
     pub(crate) key: (u32, Vec<u8>),

@@ -141,7 +141,11 @@ fn go_on(core: &mut Core, client_conn: ConnId, server_conn: ConnId) {
     session_state::deliver_notifications(core, server_conn, client_conn);
     checkout::release(core, server_conn);
     // What its client has reset has not been set again while the server was asked.
-    if core.conns.find_server(server_conn).is_some_and(|server| !server.protocol.lost().is_empty()) {
+    let has_lost = core
+        .conns
+        .find_server(server_conn)
+        .is_some_and(|server| !server.protocol.lost().is_empty() && !server.protocol.is_busy());
+    if has_lost {
         startup_values::restore_startup_values(core, server_conn, client_conn);
     }
     let is_kept = core

@@ -146,7 +146,8 @@ pub(crate) fn refuse_over_quota(
 
 /// The client has cancelled its request, and no server runs it: it gets PostgreSQL's error where it goes on, as far as the request can be refused.
 pub(crate) fn refuse_cancelled(client: &mut Client) {
-    if client.deferred_begin.is_some() || !RefusedRequest::can_be(&client.request.held) {
+    let can_be = RefusedRequest::can_be(&client.request.held) || can_close(client, &client.request.held);
+    if client.deferred_begin.is_some() || !can_be {
         return;
     }
     client.recording = None;

@@ -311,6 +311,45 @@ fn a_cancel_that_waits_meets_no_later_query_of_its_client() {
 }
 
 #[test]
+fn a_cancel_is_for_the_part_of_a_request_that_waits_for_answers_too() {
+    let mut world = World::new("default_pool_size = 1\nserver_check_query =");
+    let (client, server, (process_id, secret)) = client_with_a_name(&mut world);
+    let prepare = message(|out| {
+        encode::parse(out, b"s", b"select pg_sleep(60)", &[]);
+        encode::sync(out);
+    });
+    world.receive(client, &prepare);
+    world.receive(server, &done("SET", b"mine"));
+    let prepared = message(|out| {
+        encode::parse_complete(out);
+        encode::ready(out, Status::Idle);
+    });
+    world.receive(server, &prepared);
+    let request = message(|out| {
+        encode::parse(out, b"", b"deallocate t", &[]);
+        for statement in [&b""[..], b"s"] {
+            encode::bind_simple(out, b"", statement, &[]);
+            encode::execute(out, b"", 0);
+        }
+        encode::sync(out);
+    });
+    world.sent.clear();
+    world.receive(client, &request);
+    let first = world.tags(server);
+    assert!(first.ends_with('H'), "the rest waits: {first}");
+    cancel(&mut world, process_id, &secret);
+    let answered = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::command_complete(out, "DEALLOCATE");
+    });
+    world.receive(server, &answered);
+    assert!(world.tags(server).contains('E'), "the statement runs");
+    let carrier = world.connected();
+    assert!(world.sent.contains_key(&carrier), "and is cancelled");
+}
+
+#[test]
 fn a_cancel_that_its_server_does_not_take_is_given_up_with_a_line() {
     let mut world = World::new("cancel_wait_timeout = 1");
     let (client, process_id, secret) = greeted(&mut world, Version::V3_0);

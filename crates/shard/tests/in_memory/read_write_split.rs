@@ -666,9 +666,19 @@ fn a_write_behind_a_repeated_read_that_a_quota_has_refused_is_known_to_be_one() 
 /// The primary does not run what its client has cancelled, whatever has become of the standby.
 #[test]
 fn a_read_that_was_cancelled_is_not_repeated() {
-    for is_lost in [false, true] {
+    let simple = message(|out| encode::query(out, READ.as_bytes()));
+    let behind_close = message(|out| {
+        encode::close(out, b'P', b"c");
+        encode::parse(out, b"", READ.as_bytes(), &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    for (request, is_lost) in
+        [(&simple, false), (&simple, true), (&behind_close, false), (&behind_close, true)]
+    {
         let mut split = Split::new("");
-        let place = split.query(READ).unwrap();
+        let place = split.goes(request).unwrap();
         let (standby, client) = (split.server(place), split.client);
         let (request, subject) = (RequestId(1), messages::Subject::Clients);
         split.world.event(Event::Command(Command::List { request, subject }));
