@@ -88,6 +88,7 @@ OTHERS = {
     varcache_set_canonical: setting {name} to its canonical version {old} -> {new}
     a standby does not run a read, the primary does
     {text}; the primary runs what was asked of it
+    {text}; its client has cancelled what was asked of it
     registered new auto-database: db={}
     SSL encryption
     no encryption

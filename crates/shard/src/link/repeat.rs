@@ -141,11 +141,11 @@ pub(crate) fn server_lost(core: &mut Core, server_conn: ConnId, text: &str) -> b
         }
         _ => return false,
     };
-    let then = match not_run.is_cancelled {
-        true => "what was asked of it was cancelled",
-        false => "the primary runs what was asked of it",
+    let line = match not_run.is_cancelled {
+        true => format!("{text}; its client has cancelled what was asked of it"),
+        false => format!("{text}; the primary runs what was asked of it"),
     };
-    core.log_server(server_conn, Level::Warning, &format!("{text}; {then}"));
+    core.log_server(server_conn, Level::Warning, &line);
     server_end::close_server(core, server_conn, CloseReason::Message(text));
     server_end::let_go(core, server_conn);
     let Some(client) = core.conns.client_mut(client_conn) else { return true };
