@@ -104,9 +104,13 @@ impl Step<'_, '_> {
 
     pub(super) fn copy_in(&mut self, header: Header) -> ReplyAction {
         match self.server.replies.front() {
-            Some(PendingReply::Query | PendingReply::Execute) => {
+            Some(front @ (PendingReply::Query | PendingReply::Execute)) => {
                 let begun = self.server.replies.copy_in();
                 self.server.taint.set_if(begun.refuses);
+                // Its Sync ends nothing: what comes behind the copy is behind the Execute, too.
+                if front == PendingReply::Execute && begun.syncs > 0 {
+                    self.server.taint.note_query_in_pipeline();
+                }
                 self.server.copy.begin(begun, header.tag == tag::COPY_BOTH);
                 if self.server.effects.resets.begins_by(self.server.replies.answered()) {
                     self.server.replies.release(); // The Sync that comes behind the data ends this request.

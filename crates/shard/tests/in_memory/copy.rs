@@ -126,6 +126,43 @@ fn what_is_skipped_only_if_a_sync_was_ignored_ends_client_and_server() {
     assert_eq!(world.tags(second), "");
 }
 
+/// The Sync was sent before the copy had begun, and ends nothing: the query belongs to the pipeline of the Execute, whose transaction PostgreSQL 18 keeps open
+/// behind it. A Sync right behind that says idle all the same.
+#[test]
+fn a_query_behind_a_copy_whose_sync_was_ignored_is_one_in_its_pipeline() {
+    let copy = message(|out| {
+        encode::parse(out, b"", b"copy t from stdin", &[]);
+        encode::bind_simple(out, b"", b"", &[]);
+        encode::execute(out, b"", 0);
+        encode::sync(out);
+    });
+    let (mut world, first, second, server) = world(&copy);
+    let begun = message(|out| {
+        encode::parse_complete(out);
+        encode::bind_complete(out);
+        encode::copy_in(out, 0, 1);
+    });
+    world.receive(server, &begun);
+    let query = message(|out| {
+        encode::copy_done(out);
+        encode::query(out, b"insert into t values (1)");
+        encode::sync(out);
+    });
+    world.receive(first, &query);
+    let answers = message(|out| {
+        encode::command_complete(out, "COPY 0");
+        encode::command_complete(out, "INSERT 0 1");
+        encode::ready(out, Status::InTransaction);
+        encode::ready(out, Status::Idle);
+    });
+    world.sent.clear();
+    world.receive(server, &answers);
+    assert_eq!(world.tags(server), "X", "it would refuse the next client's command");
+    assert!(!world.closed.contains(&first));
+    world.query(second, "select 1");
+    assert_eq!(world.tags(server), "");
+}
+
 #[test]
 fn a_request_that_a_copy_refuses_costs_the_server_when_it_is_free() {
     let (mut world, first, _, server) = world(&message(|out| encode::query(out, b"copy t from stdin")));
