@@ -131,34 +131,26 @@ pub(crate) fn refuse_over_quota(
 ) -> bool {
     let Some(client) = core.client(conn) else { return false };
     client.request.held.extend_from_slice(request);
-    client.recording = None;
-    client.routed.repeats_nothing();
-    client.refusal = Some(Box::new(Refusal {
-        text,
-        code: sqlstate::CONFIGURATION_LIMIT,
-        request: RefusedRequest::default(),
-        closes: true,
-        once,
-    }));
+    begin_refusal(client, sqlstate::CONFIGURATION_LIMIT, text, once);
     answer_refused(core, conn);
     true
+}
+
+/// What the client has sent is refused with this error, and run by no server; `once`: what is sent behind it is looked at for itself.
+fn begin_refusal(client: &mut Client, code: &'static str, text: String, once: bool) {
+    client.recording = None;
+    client.routed.repeats_nothing();
+    let request = RefusedRequest::default();
+    client.refusal = Some(Box::new(Refusal { text, code, request, closes: true, once }));
 }
 
 /// The client has cancelled its request, and no server runs it: it gets PostgreSQL's error where it goes on, as far as the request can be refused.
 pub(crate) fn refuse_cancelled(client: &mut Client) {
     let can_be = RefusedRequest::can_be(&client.request.held) || can_close(client, &client.request.held);
-    if client.deferred_begin.is_some() || !can_be {
-        return;
+    if client.deferred_begin.is_none() && can_be {
+        let text = "canceling statement due to user request".to_owned();
+        begin_refusal(client, sqlstate::QUERY_CANCELED, text, true);
     }
-    client.recording = None;
-    client.routed.repeats_nothing();
-    client.refusal = Some(Box::new(Refusal {
-        text: "canceling statement due to user request".to_owned(),
-        code: sqlstate::QUERY_CANCELED,
-        request: RefusedRequest::default(),
-        closes: true,
-        once: true,
-    }));
 }
 
 /// The client's request is refused: answers what is here of it.

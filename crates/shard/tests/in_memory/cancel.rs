@@ -307,7 +307,7 @@ fn a_cancel_that_waits_meets_no_later_query_of_its_client() {
     world.query(client, "select 2");
     world.pass(1_000);
     assert!(world.connecting.is_empty(), "what it was for has ended");
-    assert_eq!(clients(&mut world).len(), 2, "and the request with it");
+    assert_eq!(world.clients().len(), 2, "and the request with it");
 }
 
 #[test]
@@ -441,23 +441,11 @@ fn cancels_that_are_not_sent_are_over_with_their_query() {
     }
     assert_eq!(world.connecting.len(), 1, "the others wait for their turn");
     world.query(other, "select 2");
-    assert_eq!(clients(&mut world).len(), 5);
+    assert_eq!(world.clients().len(), 5);
     world.answer(server, Status::Idle);
-    assert_eq!(clients(&mut world).len(), 2, "those that sent them are closed");
+    assert_eq!(world.clients().len(), 2, "those that sent them are closed");
     assert!(world.text(server).ends_with("select 2\0"), "nothing can meet the next query");
     assert_eq!(world.connecting.len(), 1, "none is opened for the others");
-}
-
-/// The rows of SHOW CLIENTS.
-fn clients(world: &mut World) -> Vec<messages::SocketRow> {
-    let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);
-    world.event(Event::Command(messages::Command::List { request, subject }));
-    let reports = std::mem::take(&mut world.reports);
-    let rows = reports.into_iter().filter_map(|report| match report {
-        messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
-        _ => None,
-    });
-    rows.flatten().collect()
 }
 
 #[test]
@@ -465,14 +453,14 @@ fn an_operators_cancel_is_no_client_and_is_reported_to_no_shard() {
     let mut world = World::new("cancel_wait_timeout = 1");
     let (client, ..) = greeted(&mut world, Version::V3_0);
     world.query(client, "select 1");
-    let rows = clients(&mut world);
+    let rows = world.clients();
     let [row] = &rows[..] else { panic!("{rows:?}") };
     let (request, id) = (messages::RequestId(2), row.id);
     world.event(Event::Command(messages::Command::CancelClient { request, id }));
     assert!(matches!(world.reports[..], [messages::Report::Done { count: 1, .. }]), "{:?}", world.reports);
-    assert_eq!(clients(&mut world).len(), 1, "only the client itself");
+    assert_eq!(world.clients().len(), 1, "only the client itself");
     let carrier = world.connected();
-    assert_eq!(clients(&mut world).len(), 1, "only the client itself");
+    assert_eq!(world.clients().len(), 1, "only the client itself");
     world.pass(1_400);
     assert!(world.closed.contains(&carrier), "given up after cancel_wait_timeout");
     assert!(world.shard_messages.is_empty(), "{:?}", world.shard_messages);

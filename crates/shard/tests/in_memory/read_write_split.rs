@@ -680,13 +680,7 @@ fn a_read_that_was_cancelled_is_not_repeated() {
         let mut split = Split::new("");
         let place = split.goes(request).unwrap();
         let (standby, client) = (split.server(place), split.client);
-        let (request, subject) = (RequestId(1), messages::Subject::Clients);
-        split.world.event(Event::Command(Command::List { request, subject }));
-        let rows = split.world.reports.iter().find_map(|report| match report {
-            messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
-            _ => None,
-        });
-        let id = rows.unwrap()[0].id;
+        let id = split.world.clients()[0].id;
         split.world.event(Event::Command(Command::CancelClient { request: RequestId(2), id }));
         split.world.sent.clear();
         match is_lost {

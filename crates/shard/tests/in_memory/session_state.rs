@@ -391,14 +391,8 @@ fn a_startup_value_that_was_reset_is_set_before_the_next_request_though_output_c
 fn what_was_held_behind_a_cancel_request_holds_nothing_further() {
     let (mut world, client, server) = listening(ON);
     world.query(client, "set application_name = 'x'");
-    let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);
-    world.event(Event::Command(Command::List { request, subject }));
-    let rows = world.reports.iter().find_map(|report| match report {
-        messages::Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
-        _ => None,
-    });
-    let id = rows.unwrap()[0].id;
-    world.event(Event::Command(Command::CancelClient { request, id }));
+    let id = world.clients()[0].id;
+    world.event(Event::Command(Command::CancelClient { request: messages::RequestId(1), id }));
     let carrier = world.connected();
     world.sent.clear();
     let done = message(|out| {

@@ -102,6 +102,10 @@ fn is_down(world: &mut World) {
     world.event(Event::Closed { conn });
 }
 
+/// An entry of two hosts, of which the primary is used.
+const PRIMARY_OF_TWO: &str =
+    "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+
 #[test]
 fn each_word_takes_the_servers_that_libpq_takes() {
     for (word, taken) in [
@@ -953,7 +957,7 @@ fn a_client_that_waits_behind_flush_on_a_primary_that_was_left_behind_and_is_sil
         ("behind a query", [query, unfinished_request()].concat()),
     ] {
         let registry = Arc::new(OneShard::among(2));
-        let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+        let entry = PRIMARY_OF_TWO;
         let mut world = World::beside(Arc::clone(&registry), entry);
         let client = world.client(&[]);
         let old = is_used(&mut world, "a:1", &PRIMARY);
@@ -972,7 +976,7 @@ fn a_client_that_waits_behind_flush_on_a_primary_that_was_left_behind_and_is_sil
 #[test]
 fn a_client_whose_request_waits_for_answers_of_a_silent_primary_that_was_left_behind_ends() {
     let registry = Arc::new(OneShard::among(2));
-    let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+    let entry = PRIMARY_OF_TWO;
     let mut world = World::beside(Arc::clone(&registry), entry);
     let client = world.client(&[]);
     let old = is_used(&mut world, "a:1", &PRIMARY);
@@ -1029,7 +1033,7 @@ fn a_client_that_is_owed_no_answer_by_a_primary_that_was_left_behind_goes_on() {
         ("a copy has ended", [unfinished_request(), flush].concat(), copied, copy_done),
     ] {
         let registry = Arc::new(OneShard::among(2));
-        let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+        let entry = PRIMARY_OF_TWO;
         let mut world = World::beside(Arc::clone(&registry), entry);
         let client = world.client(&[]);
         let old = is_used(&mut world, "a:1", &PRIMARY);
@@ -1044,7 +1048,7 @@ fn a_client_that_is_owed_no_answer_by_a_primary_that_was_left_behind_goes_on() {
 
 #[test]
 fn a_copy_whose_data_the_client_owes_ends_no_sooner_than_it_would() {
-    let entry = "session_state = off\n[databases]\nd = host=a,b port=1 target_session_attrs=primary";
+    let entry = PRIMARY_OF_TWO;
     let registry = Arc::new(OneShard::among(2));
     let mut world = World::beside(Arc::clone(&registry), entry);
     let client = world.client(&[]);

@@ -240,6 +240,18 @@ impl World {
         }
     }
 
+    /// The rows of SHOW CLIENTS.
+    pub fn clients(&mut self) -> Vec<messages::SocketRow> {
+        let (request, subject) = (messages::RequestId(1), messages::Subject::Clients);
+        self.event(Event::Command(messages::Command::List { request, subject }));
+        let reports = std::mem::take(&mut self.reports);
+        let rows = reports.into_iter().filter_map(|report| match report {
+            Report::Listing { rows: messages::Listing::Sockets(rows), .. } => Some(rows),
+            _ => None,
+        });
+        rows.flatten().collect()
+    }
+
     pub fn pass(&mut self, milliseconds: u64) {
         self.now.mono_us += milliseconds * 1_000;
         self.now.wall_us += milliseconds * 1_000;
